@@ -105,7 +105,7 @@ def _run_command(arguments: Sequence[str] | None, received: Sequence[int]) -> in
         print(file=sys.stderr)
         return _interrupted(received, f"; {error}")
     except RagenError as error:
-        return _fail(str(error))
+        return _fail(str(error) + getattr(error, "hint", ""))
     except typer.Abort as error:
         raise KeyboardInterrupt from error
     except BrokenPipeError:

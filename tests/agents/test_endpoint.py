@@ -15,6 +15,7 @@ from endpoint_bench import GAMES, bench, everything, records, table, words
 from endpoint_server import FAULTS, EndpointServer, completion, failure, plays
 from processes import interruptible
 from ragen_bench.__main__ import main
+from ragen_bench.config.run_config import load_config
 from ragen_bench.runs.records import read_records
 
 from ragen_agents.rollout import Episode
@@ -485,13 +486,45 @@ def test_a_cache_asks_for_nothing_twice(server, tmp_path):
     assert main(words(server, tmp_path / "d", *greedy)) == 2
 
 
-def test_by_default_only_greedy_replies_are_kept(server, tmp_path):
-    bench(server, tmp_path / "sampled", games=GAMES[:1])
-    bench(server, tmp_path / "greedy", "--temperature", "0", games=GAMES[:1])
-    bench(server, tmp_path / "none", "--temperature", "0", "--no-cache", games=GAMES[:1])
-    kept = [name for name in ("sampled", "greedy", "none")
-            if (tmp_path / name / "responses.sqlite").exists()]  # fmt: skip
-    assert kept == ["greedy"]
+def test_replies_are_kept_unless_that_is_refused(server, tmp_path):
+    for name, *options in (("sampled",), ("greedy", "--temperature", "0"), ("none", "--no-cache")):
+        bench(server, tmp_path / name, *options, games=GAMES[:1])
+        kept = (tmp_path / name / "responses.sqlite").exists()
+        assert kept == (name != "none")
+
+
+def test_small_budgets_buy_each_reply_once(server, tmp_path):
+    expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
+    bodies = sorted(map(json.dumps, server.bodies))
+    cost = sum(line["prompt_tokens"] + line["reply_tokens"] for line in usage(tmp_path / "whole"))
+    server.bodies.clear()
+    out = tmp_path / "run"
+    for limit in range(1500, cost, 1500):
+        bench(server, out, "--token-limit", limit, games=GAMES[1:2], code=3)
+        spent = sum(line["prompt_tokens"] + line["reply_tokens"] for line in usage(out))
+        if limit > 1500:  # the cost of a reply is known
+            assert limit <= spent < limit + 2 * 320
+    assert bench(server, out, games=GAMES[1:2]) == expected
+    assert sorted(map(json.dumps, server.bodies)) == bodies
+
+
+def usage(out):
+    return [json.loads(line) for line in (out / "usage.jsonl").read_text().splitlines()]
+
+
+def test_a_run_is_resumed_at_another_address(server, tmp_path, capsys):
+    expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
+    asked, out = len(server.bodies), tmp_path / "run"
+    with EndpointServer() as first:
+        bench(first, out, "--token-limit", 2000, games=GAMES[1:2], code=3)
+        spent = len(first.bodies)
+    server.bodies.clear()
+    assert bench(server, out, games=GAMES[1:2]) == expected
+    assert f"was played at {first.url} and continues at {server.url}" in capsys.readouterr().err
+    assert len(server.bodies) == asked - spent
+    endpoint = load_config(out).agents[0].endpoint
+    assert (endpoint.base_url, endpoint.also_at) == (first.url, [server.url])
+    assert main(["verify", str(out)]) == 0
 
 
 # --- pictures ------------------------------------------------------------------------------------

@@ -97,8 +97,8 @@ def evaluate(
         timeout: Maximum time per request: seconds, or a text such as "3m".
         max_retries: Maximum number of times a failed request is sent again.
         concurrency: Maximum number of concurrent episodes of endpoints and functions.
-        cache: File in which replies of endpoints are cached; True for one in the run directory, False for
-            none. By default there is one at temperature 0.
+        cache: File in which replies of endpoints are cached; by default one in the run directory;
+            False for none.
         cost_limit: Maximum cost of the run; needs ``prices``.
         token_limit: Maximum tokens of the run, prompts and replies together.
         time_limit: Stop after this time.
@@ -142,7 +142,7 @@ def evaluate(
         play_run,
         lambda lacking: _players(lacking, config, live, remote, gpus, backend == "ray"),
         budget,
-        cache_file(endpoint, folder, chosen.sampling),
+        cache_file(endpoint, folder),
         retry_errors,
     )
     return Run(folder, stopped)
@@ -208,11 +208,11 @@ def compare(a: Run | str | Path, b: Run | str | Path) -> Table:
     return comparison(*find_sides(a, b))
 
 
-def find_sides(a: Run | str | Path, b: Run | str | Path) -> tuple[Side, Side]:
+def find_sides(a: Run | str | Path, b: Run | str | Path, checked: bool = True) -> tuple[Side, Side]:
     """Return the two sides of a comparison; see `compare`."""
-    first = _side(a)
+    first = _side(a, checked=checked)
     is_control = b in CONTROLS and not Path(str(b)).is_dir()
-    return first, _control_beside(first, str(b)) if is_control else _side(b, first)
+    return first, _control_beside(first, str(b)) if is_control else _side(b, first, checked)
 
 
 def comparison(a: Side, b: Side) -> Table:
@@ -225,12 +225,12 @@ def comparison(a: Side, b: Side) -> Table:
     return Table.of(data, grids, notes)
 
 
-def _side(given: Run | str | Path, other: Side | None = None) -> Side:
+def _side(given: Run | str | Path, other: Side | None = None, checked: bool = True) -> Side:
     if isinstance(given, Run):
         return side_of(given.records, None, str(given.folder))
     if other is not None and given in [agent.name for agent in other.run.config.agents]:
         return Side(other.run, str(given))
-    return read_side(str(given), other)
+    return read_side(str(given), other, checked)
 
 
 def _control_beside(other: Side, control: str) -> Side:

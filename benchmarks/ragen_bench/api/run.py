@@ -43,16 +43,20 @@ class Run:
     Args:
         folder: The run directory, or the folder of an entry of the leaderboard.
         stopped: Which limit ended it before all episodes were played, or None.
+        checked: Whether its files are compared with their hashes.
     """
 
-    def __init__(self, folder: str | Path, stopped: str | None = None) -> None:
+    def __init__(
+        self, folder: str | Path, stopped: str | None = None, checked: bool = True
+    ) -> None:
         self.folder = Path(folder)
         self.stopped = stopped
+        self._checked = checked
 
     @cached_property
     def records(self) -> run_table.Run:
         """The episodes as they are recorded, by agent and game."""
-        return read_explainable(self.folder)
+        return read_explainable(self.folder, self._checked)
 
     @property
     def config(self) -> RunConfig:
@@ -260,12 +264,16 @@ class Pages:
         )
 
 
-def load(folder: str | Path) -> Run:
+def load(folder: str | Path, checked: bool = True) -> Run:
     """Return the run in a directory, or an entry of the leaderboard.
 
+    Args:
+        folder: The directory.
+        checked: Whether files that were edited after they were written are refused.
+
     Raises:
-        RagenError: It is neither, or corrupt.
+        RagenError: It is neither, corrupt, or edited.
     """
-    run = Run(folder)
+    run = Run(folder, checked=checked)
     _ = run.records
     return run

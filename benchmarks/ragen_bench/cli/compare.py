@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ragen_bench.cli.options import FormatOption, WideOption
+from ragen_bench.cli.options import FormatOption, UncheckedOption, WideOption
 from ragen_bench.console.formats import Format, Grid, print_table
 
 
@@ -19,6 +19,7 @@ def compare(
     ],
     style: FormatOption = Format.TABLE,
     wide: WideOption = False,
+    unchecked: UncheckedOption = False,
 ) -> None:
     """Compare two agents on the levels that both have played.
 
@@ -29,7 +30,7 @@ def compare(
     """
     from ragen_bench.api.evaluate import comparison, find_sides
 
-    first, second = find_sides(a, b)
+    first, second = find_sides(a, b, not unchecked)
     table = comparison(first, second)
     if style in (Format.CSV, Format.JSON):
         facts = {"a": str(first), "b": str(second)}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ragen_bench.cli.options import FormatOption, RunArgument, WideOption
+from ragen_bench.cli.options import FormatOption, RunArgument, UncheckedOption, WideOption
 from ragen_bench.console.formats import Format, percent, print_table
 
 if TYPE_CHECKING:
@@ -24,10 +24,11 @@ def explain(
     ] = False,
     style: FormatOption = Format.TABLE,
     wide: WideOption = False,
+    unchecked: UncheckedOption = False,
 ) -> None:
     """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
     if thoughts:
-        _explain_thoughts(run, style, wide)
+        _explain_thoughts(run, style, wide, not unchecked)
         return
     from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
     from ragen_bench.config.own_levels import own_level_notes
@@ -36,7 +37,7 @@ def explain(
     from ragen_bench.evaluation.run_table import incomplete
     from ragen_bench.leaderboard.store import read_explainable
 
-    read = read_explainable(run)
+    read = read_explainable(run, not unchecked)
     with bar("explaining") as tick:
         explained = explain_run(read, tick)
     data = summarise_ledgers(read, explained)
@@ -51,11 +52,11 @@ def explain(
     )
 
 
-def _explain_thoughts(run: Path, style: Format, wide: bool) -> None:
+def _explain_thoughts(run: Path, style: Format, wide: bool, checked: bool) -> None:
     from ragen_bench.api.run import Run
     from ragen_bench.console.formats import plain_rows
 
-    read = Run(run)
+    read = Run(run, checked=checked)
     table, compared = read.thoughts(), read.thoughts(compare=True)
     facts = {"run": str(run), "compared": plain_rows(compared)}
     tables = [table] if style in (Format.CSV, Format.JSON) or compared.empty else [table, compared]

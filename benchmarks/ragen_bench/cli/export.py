@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ragen_bench.cli.options import RunArgument
+from ragen_bench.cli.options import RunArgument, UncheckedOption
 
 
 def export(
@@ -22,6 +22,7 @@ def export(
             show_default="a folder of the run, named after the format",
         ),
     ] = None,
+    unchecked: UncheckedOption = False,
 ) -> None:
     """Write a run's episodes in a format that other tools read.
 
@@ -32,7 +33,7 @@ def export(
     from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.run_table import read_run
 
-    read = read_run(run)
+    read = read_run(run, not unchecked)
     target = out or run / kind
     if kind == "inspect":
         from ragen_bench.export.inspect_logs import write_inspect_logs

@@ -57,7 +57,7 @@ def match(
     budget = make_budget(config, Limits(**vars(limits)))
     policies = partial(make_policies, sampling=chosen.sampling, remote=remote)
     folder = options.out or default_directory(config)
-    replies = cache_file(asked, folder, chosen.sampling)
+    replies = cache_file(asked, folder)
 
     def play() -> tuple[Path, str | None]:
         return folder, play_missing(

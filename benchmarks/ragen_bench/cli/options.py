@@ -11,6 +11,10 @@ _OUTPUT: Final = "Output"
 RAY: Final = "Ray"
 
 RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+UncheckedOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--unchecked", help="Read a run whose files were edited after they were written."),
+]
 FormatOption: TypeAlias = Annotated[
     Format,
     typer.Option(

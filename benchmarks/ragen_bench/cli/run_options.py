@@ -201,7 +201,7 @@ class EndpointOptions:
             metavar="FILE",
             rich_help_panel=_ENDPOINTS,
             help="Cache replies in this file, so that no request is sent twice.",
-            show_default="in the run directory at temperature 0, otherwise none",
+            show_default="in the run directory",
         ),
     ] = None
     no_cache: Annotated[

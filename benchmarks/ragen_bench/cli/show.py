@@ -3,7 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragen_bench.cli.options import ByOption, FormatOption, RunArgument, WideOption
+from ragen_bench.cli.options import (
+    ByOption,
+    FormatOption,
+    RunArgument,
+    UncheckedOption,
+    WideOption,
+)
 from ragen_bench.console.formats import Format, Grid, print_table, score_grid
 
 if TYPE_CHECKING:
@@ -15,31 +21,34 @@ def show(
     style: FormatOption = Format.TABLE,
     wide: WideOption = False,
     by: ByOption = None,
+    unchecked: UncheckedOption = False,
 ) -> None:
     """Recompute the table of a run from its episodes and print it.
 
     --wide adds the columns of ragen explain, for which every decision is evaluated.
     """
-    print_run(run, style, wide, by)
+    print_run(run, style, wide, by, not unchecked)
 
 
-def print_run(folder: Path, style: Format, wide: bool = False, by: str | None = None) -> int:
+def print_run(
+    folder: Path, style: Format, wide: bool = False, by: str | None = None, checked: bool = True
+) -> int:
     """Print the table of a run; return how many of its episodes or matches failed."""
     from ragen_bench.config.run_config import MatchConfig, load_config
 
-    if isinstance(load_config(folder), MatchConfig):
-        return _print_matches(folder, style, wide)
-    return _print_bench(folder, style, wide, by)
+    if isinstance(load_config(folder, checked), MatchConfig):
+        return _print_matches(folder, style, wide, checked)
+    return _print_bench(folder, style, wide, by, checked)
 
 
-def _print_bench(folder: Path, style: Format, wide: bool, by: str | None) -> int:
+def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checked: bool) -> int:
     from ragen_bench.analysis.summary import explain_run, with_decisions
     from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.curves import curve_grid, success_curve
     from ragen_bench.evaluation.notes import run_notes, with_defects
     from ragen_bench.evaluation.run_table import read_run, summarise
 
-    run = read_run(folder)
+    run = read_run(folder, checked)
     failed = sum(e.is_failure for sample in run.samples.values() for e in sample.values())
     about = f"{_title(run.config)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
@@ -59,7 +68,7 @@ def _print_bench(folder: Path, style: Format, wide: bool, by: str | None) -> int
     return failed
 
 
-def _print_matches(folder: Path, style: Format, wide: bool) -> int:
+def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> int:
     from ragen_bench.evaluation.match_table import (
         cross_play_grid,
         match_notes,
@@ -70,7 +79,7 @@ def _print_matches(folder: Path, style: Format, wide: bool) -> int:
     )
     from ragen_bench.runs.environments import version_notes
 
-    run = read_match_run(folder)
+    run = read_match_run(folder, checked)
     data = summarise_matches(run)
     failed = sum(m.is_failure for levels in run.matches.values() for m in levels.values())
     notes = [*match_notes(run), *version_notes(folder)]

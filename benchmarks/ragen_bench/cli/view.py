@@ -7,6 +7,8 @@ from typing import Annotated, Final, Literal
 
 import typer
 
+from ragen_bench.cli.options import UncheckedOption
+
 TASK: Final = "task.json"
 TEST: Final = "test"
 """Where a task of a sweep keeps what it is, and its test."""
@@ -25,6 +27,7 @@ def view(
         int,
         typer.Option(min=0, max=65535, metavar="N", help="Port of the server; 0 for any free one."),
     ] = 0,
+    unchecked: UncheckedOption = False,
 ) -> None:
     """Show a run in a browser, or the agents of several runs side by side.
 
@@ -38,16 +41,16 @@ def view(
     from ragen_bench.viewer.templates import serve_folder
 
     if out is not None:
-        _write(runs, out)
+        _write(runs, out, not unchecked)
         print(out / "index.html")
         return
     with tempfile.TemporaryDirectory(prefix="ragen-view-") as folder:
-        _write(runs, Path(folder) / "site")
+        _write(runs, Path(folder) / "site", not unchecked)
         print("press Ctrl-C to stop", file=sys.stderr)
         serve_folder(Path(folder) / "site", port)
 
 
-def _write(runs: list[Path], out: Path) -> None:
+def _write(runs: list[Path], out: Path, checked: bool) -> None:
     from ragen_bench.console.progress import bar
     from ragen_bench.leaderboard.store import read_explainable
     from ragen_bench.viewer.run_pages import write_run_pages
@@ -56,9 +59,9 @@ def _write(runs: list[Path], out: Path) -> None:
     folders = [
         run / TEST if (run / TASK).is_file() and (run / TEST).is_dir() else run for run in runs
     ]
-    commands = [_command(folder) for folder in folders]
+    commands = [_command(folder, checked) for folder in folders]
     if len(folders) == 1 and commands[0] != "bench":
-        _write_conversations(folders[0], commands[0], out)
+        _write_conversations(folders[0], commands[0], out, checked)
         return
     for folder, command in zip(folders, commands, strict=True):
         if command != "bench":
@@ -66,10 +69,10 @@ def _write(runs: list[Path], out: Path) -> None:
                 f"'{folder}' is a run of ragen {command}; only runs of ragen bench can be viewed together"
             )
     with bar("judging") as tick:
-        write_run_pages([read_explainable(folder) for folder in folders], out, tick)
+        write_run_pages([read_explainable(folder, checked) for folder in folders], out, tick)
 
 
-def _command(run: Path) -> Literal["bench", "match", "train"]:
+def _command(run: Path, checked: bool) -> Literal["bench", "match", "train"]:
     """Return the command that made a run."""
     from ragen_bench.config.run_config import ENTRY, MatchConfig, load_config
     from ragen_bench.viewer.transcripts import SAMPLES
@@ -78,10 +81,12 @@ def _command(run: Path) -> Literal["bench", "match", "train"]:
         return "train"
     if (run / ENTRY).is_file():
         return "bench"
-    return "match" if isinstance(load_config(run), MatchConfig) else "bench"
+    return "match" if isinstance(load_config(run, checked), MatchConfig) else "bench"
 
 
-def _write_conversations(run: Path, command: Literal["match", "train"], out: Path) -> None:
+def _write_conversations(
+    run: Path, command: Literal["match", "train"], out: Path, checked: bool
+) -> None:
     from ragen_bench.evaluation.match_table import read_match_run
     from ragen_bench.evaluation.run_table import incomplete
     from ragen_bench.viewer.transcripts import (
@@ -94,7 +99,7 @@ def _write_conversations(run: Path, command: Literal["match", "train"], out: Pat
         found = read_training_samples(run)
         write_transcript_pages(str(run), ("Iteration", "Kind"), found, out)
     else:
-        read = read_match_run(run)
+        read = read_match_run(run, checked)
         notes = incomplete(read.missing, len(read.config.keys), read.torn)
         found = match_transcripts(read)
         write_transcript_pages(str(run), ("Game", "Agent"), found, out, notes)

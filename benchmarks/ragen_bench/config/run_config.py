@@ -22,8 +22,11 @@ ENTRY: Final = "entry.json"
 """What an entry of the leaderboard has in place of a config."""
 
 
-class EditedConfigError(RagenError):
-    """A run's config is not what it was when the run began."""
+class EditedFileError(RagenError):
+    """A file of a run is not what it was when it was written."""
+
+    hint = "; ragen show, compare, view, explain and export read it with --unchecked"
+    """What the command line adds."""
 
 
 class AgentEntry(BaseModel):
@@ -65,7 +68,7 @@ class BaseConfig(BaseModel):
     @property
     def digest(self) -> str:
         """SHA-256 of the whole config."""
-        return _digest(self.model_dump(mode="json"))
+        return digest_of(self.model_dump(mode="json"))
 
 
 class RunConfig(BaseConfig):
@@ -135,7 +138,8 @@ def lineup(one: str, others: str, own: int, seats: int) -> tuple[str, ...]:
     return tuple(one if seat == own else others for seat in range(seats))
 
 
-def _digest(data: object) -> str:
+def digest_of(data: object) -> str:
+    """Return the SHA-256 of what a file of a run says."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
@@ -167,12 +171,12 @@ def default_directory(config: BaseConfig) -> Path:
     return Path("runs") / f"{config.suite.name}-{slug[:80]}-{config.digest[:8]}"
 
 
-def load_config(folder: Path) -> AnyConfig:
-    """Read the config of a run.
+def load_config(folder: Path, checked: bool = True) -> AnyConfig:
+    """Read the config of a run; ``checked``: unless it was edited.
 
     Raises:
         RagenError: There is no run, or it is of another suite version.
-        EditedConfigError: Its config was edited.
+        EditedFileError: Its config was edited.
     """
     path = folder / CONFIG
     if not folder.is_dir():
@@ -207,8 +211,8 @@ def load_config(folder: Path) -> AnyConfig:
     else:
         config = validate(RunConfig, data, str(path))
     # Of what is written there: a run of an older version lacks settings that came later.
-    if digest != _digest(data):
-        raise EditedConfigError(f"{path} was edited: its digest does not match its contents")
+    if checked and digest != digest_of(data):
+        raise EditedFileError(f"{path} was edited: its digest does not match its contents")
     return config
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.policies.endpoint.settings import EndpointSettings
+from ragen_agents.policies.endpoint.settings import ADDRESSES, EndpointSettings
 from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.suites import Task
@@ -104,7 +104,7 @@ _FEW: Final = 32
 """Fewer levels than this can only show large differences."""
 
 
-def read_side(text: str, other: Side | None = None) -> Side:
+def read_side(text: str, other: Side | None = None, checked: bool = True) -> Side:
     """Return the side that ``RUN`` or ``RUN:AGENT`` stands for; ``:AGENT`` is in the other's run.
 
     Without an agent it is the only one of the run that is not a control, or the only one.
@@ -118,7 +118,7 @@ def read_side(text: str, other: Side | None = None) -> Side:
             raise RagenError(f"'{text}' has no run; write RUN:AGENT")
         run = other.run
     else:
-        run = read_run(folder)
+        run = read_run(folder, checked)
     return side_of(run, agent, text)
 
 
@@ -282,7 +282,7 @@ def _decoding_differences(a: Side, b: Side) -> str:
 def _request(side: Side) -> dict[str, Any]:
     """Return the settings that an agent's endpoint adds to the sampling; none for a local model."""
     agent = next(agent for agent in side.run.config.agents if agent.name == side.agent)
-    settings = (agent.endpoint or EndpointSettings()).model_dump(exclude={"base_url"})
+    settings = (agent.endpoint or EndpointSettings()).model_dump(exclude=ADDRESSES)
     body = settings.pop("extra_body")
     return {**settings, **{f"extra_body.{name}": value for name, value in body.items()}}
 

@@ -39,12 +39,12 @@ class MatchRun(NamedTuple):
         return len(self.config.keys) - sum(len(levels) for levels in self.matches.values())
 
 
-def read_match_run(folder: Path) -> MatchRun:
-    """Read a run of ``ragen match``; raises `RagenError` if there is none or it is corrupt."""
-    config = load_config(folder)
+def read_match_run(folder: Path, checked: bool = True) -> MatchRun:
+    """Read a run of ``ragen match``, as `ragen_bench.evaluation.run_table.read_run` does."""
+    config = load_config(folder, checked)
     if not isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen bench, not of ragen match")
-    records = read_own_episodes(folder, config)
+    records = read_own_episodes(folder, config, checked)
     matches: dict[tuple[str, tuple[str, ...]], dict[int, MatchRecord]] = defaultdict(dict)
     for match in records.episodes:
         matches[match.task, match.key.lineup][match.key.level] = match

@@ -16,7 +16,6 @@ from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.config.agents import OPENAI, Remote
 from ragen_bench.config.run_config import BaseConfig
-from ragen_bench.config.suites import SamplingSettings
 from ragen_bench.evaluation.spending import Budget, load_prices, price_of, read_duration
 from ragen_envs.errors import RagenError
 
@@ -128,8 +127,8 @@ def _paid(agents: Iterable[str], live: Collection[str]) -> list[str]:
     return [a for a in agents if a.startswith(OPENAI) or is_python_agent(a) or a in live]
 
 
-def cache_file(options: Endpoint, folder: Path, sampling: SamplingSettings) -> Path | None:
-    """Return the file of the reply cache: by default in the run directory, and only for greedy decoding."""
+def cache_file(options: Endpoint, folder: Path) -> Path | None:
+    """Return the file of the reply cache, by default in the run directory."""
     if options.cache is None or options.cache is True:
-        return folder / RESPONSES if options.cache or sampling.temperature == 0 else None
+        return folder / RESPONSES
     return None if options.cache is False else Path(options.cache)

@@ -36,7 +36,10 @@ class Cached:
     ) -> None:
         self.name, self.concurrency = policy.name, policy.concurrency
         self._policy, self._path = policy, path
-        self._who = [agent.model_dump(mode="json"), sampling.model_dump(mode="json")]
+        self._who = [
+            agent.model_dump(mode="json", exclude={"endpoint": {"also_at"}}),
+            sampling.model_dump(mode="json"),
+        ]
         try:
             # Beside a running event loop, as in a notebook, another thread plays; one uses it at a time.
             self._replies = sqlite3.connect(

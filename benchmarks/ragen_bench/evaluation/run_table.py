@@ -47,12 +47,20 @@ class Run(NamedTuple):
         return len(self.config.keys) - sum(len(sample) for sample in self.samples.values())
 
 
-def read_run(folder: Path) -> Run:
-    """Read a run of ``ragen bench``; raises `RagenError` if there is none or it is corrupt."""
-    config = load_config(folder)
+def read_run(folder: Path, checked: bool = True) -> Run:
+    """Read a run of ``ragen bench``.
+
+    Args:
+        folder: The run directory.
+        checked: Whether its files are compared with their hashes.
+
+    Raises:
+        RagenError: There is none, it is corrupt, or it was edited.
+    """
+    config = load_config(folder, checked)
     if isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen match, whose table ragen show prints")
-    records = read_own_episodes(folder, config)
+    records = read_own_episodes(folder, config, checked)
     samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
     for episode in records.episodes:
         samples[episode.agent, episode.task][place(episode)] = episode

@@ -1,5 +1,6 @@
 """Count what a run spends at endpoints, and stop it at its budget."""
 
+import asyncio
 import re
 import threading
 import time
@@ -16,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Reply, Request
 from ragen_agents.run_files.files import ResourceContext
 from ragen_agents.run_files.yaml_files import load_yaml, validate
+from ragen_bench.runs.directory import USAGE
 from ragen_envs.errors import RagenError
 
-USAGE: Final = "usage.jsonl"
 _MILLION: Final = 1_000_000
 
 
@@ -64,6 +65,7 @@ class Ledger(ResourceContext):
         self._path = folder / USAGE
         self._file: BinaryIO | None = None
         self.spent: defaultdict[str, Spent] = defaultdict(Spent)
+        self.requests = 0
 
     def _open(self, resources: ExitStack) -> None:
         resources.callback(self._close)
@@ -106,6 +108,7 @@ class Ledger(ResourceContext):
             file.truncate(size)
 
     def _count(self, line: _Line) -> None:
+        self.requests += 1
         before = self.spent[line.agent]
         self.spent[line.agent] = Spent(
             before.prompt_tokens + line.prompt_tokens,
@@ -200,6 +203,16 @@ class Budget:
         if self.cost is not None and (cost := ledger.cost(self.prices)) >= self.cost:
             raise BudgetReachedError(f"{cost:.4f} of {self.cost:g} is spent")
 
+    def requests_left(self, ledger: Ledger) -> float:
+        """Estimate how many more requests the limits allow, by the mean of those that were counted."""
+        shares = [0.0]
+        if self.tokens is not None:
+            shares.append(ledger.tokens / self.tokens)
+        if self.cost is not None:
+            shares.append(ledger.cost(self.prices) / self.cost)
+        share = max(shares)
+        return ledger.requests * (1 - share) / share if share else float("inf")
+
     def check_counted(self, agent: str, reply: Reply) -> None:
         """Raise `RagenError` if a limit counts this agent's tokens and the reply does not say how many."""
         if reply.overflow or None not in (reply.prompt_tokens, reply.reply_tokens):
@@ -226,20 +239,34 @@ class Metered:
     """A policy whose replies are counted and end when the budget is reached.
 
     Requests that are in flight then are waited for and counted; they are all that a run can spend
-    beyond its budget.
+    beyond its budget. The less is left, the fewer are in flight.
     """
 
     def __init__(self, policy: AsyncPolicy, ledger: Ledger, budget: Budget) -> None:
         self.name, self.concurrency = policy.name, policy.concurrency
         self._policy, self._ledger, self._budget = policy, ledger, budget
+        self._in_flight = 0
+        self._answered = asyncio.Condition()
 
     async def reply(self, request: Request) -> Reply:
         """Ask for one reply and count it."""
-        self._budget.check(self._ledger)
-        reply = await self._policy.reply(request)
-        self._ledger.add(self.name, reply)
+        async with self._answered:
+            await self._answered.wait_for(self._is_affordable)
+            self._budget.check(self._ledger)
+            self._in_flight += 1
+        try:
+            reply = await self._policy.reply(request)
+            self._ledger.add(self.name, reply)
+        finally:
+            self._in_flight -= 1
+            async with self._answered:
+                self._answered.notify_all()
         self._budget.check_counted(self.name, reply)
         return reply
+
+    def _is_affordable(self) -> bool:
+        in_flight = self._in_flight
+        return not in_flight or in_flight < self._budget.requests_left(self._ledger)
 
     async def close(self) -> None:
         """Close the policy."""

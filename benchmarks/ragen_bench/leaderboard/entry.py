@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from ragen_agents.policies import CONTROLS
+from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_bench.config.own_levels import own_level_count
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.config.suites import Name, Suite, load_suite
@@ -341,8 +342,9 @@ def _check_agent(entry: Entry) -> None:
     weights = agents[0].weights
     if weights is not None and not re.fullmatch("[0-9a-f]{64}", weights):
         raise EntryError("config.agents.weights must be a SHA-256 in hexadecimal")
-    if agents[0].endpoint is not None and "base_url" in agents[0].endpoint.model_fields_set:
-        raise EntryError("config.agents.endpoint.base_url must be omitted: entries have no address")
+    endpoint = agents[0].endpoint
+    for field in sorted(ADDRESSES & (endpoint.model_fields_set if endpoint else set())):
+        raise EntryError(f"config.agents.endpoint.{field} must be omitted: entries have no address")
     if name in CONTROLS and weights is not None:
         raise EntryError(f"about.name is '{name}', but a control has no weights")
 

@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import new_folder
 from ragen_agents.run_files.yaml_files import validate
@@ -105,7 +106,7 @@ def _refuse(name: str) -> None:
 
 
 EPISODES: Final = "episodes.jsonl.xz"
-_UNPUBLISHED: Final = {"config": {"agents": {"__all__": {"endpoint": {"base_url"}}}}}
+_UNPUBLISHED: Final = {"config": {"agents": {"__all__": {"endpoint": ADDRESSES}}}}
 """Fields that an entry leaves out."""
 
 
@@ -209,14 +210,16 @@ def write_entry(root: Path, entry: Entry, lines: bytes) -> Path:
     return folder
 
 
-def read_explainable(folder: Path) -> Run:
+def read_explainable(folder: Path, checked: bool = True) -> Run:
     """Read a run of ``ragen bench``, or an entry of the leaderboard as if it were one.
+
+    The files of a run are compared with their hashes if ``checked``, those of an entry always.
 
     Raises:
         RagenError: It is neither, or corrupt.
     """
     if not (folder / ENTRY).is_file():
-        return read_run(folder)
+        return read_run(folder, checked)
     stored = read_entry(folder)
     if not stored.entry.is_current:
         version = stored.entry.config.suite_version

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.policies.endpoint.settings import EndpointSettings
+from ragen_agents.policies.endpoint.settings import ADDRESSES, EndpointSettings
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.records import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
@@ -55,7 +55,7 @@ def published_settings(endpoint: EndpointSettings | None) -> EndpointSettings | 
             f"extra_body has the field '{secret:.60}', but an entry publishes extra_body, so it must hold no "
             "secret; play the run without it"
         )
-    return EndpointSettings.model_validate(endpoint.model_dump(exclude={"base_url"}))
+    return EndpointSettings.model_validate(endpoint.model_dump(exclude=ADDRESSES))
 
 
 def _names(value: JsonValue) -> Iterator[str]:

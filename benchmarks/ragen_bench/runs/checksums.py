@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ragen_agents.run_files.files import write_atomically
+from ragen_bench.config.run_config import EditedFileError
 from ragen_bench.runs.records import EpisodeT, Record
 from ragen_envs.errors import RagenError
 
@@ -42,22 +43,10 @@ class Checksums:
         """Compare the file with the episodes that survived an interruption, and return its hashes.
 
         Raises:
-            RagenError: An episode differs from its hash or is missing, so it was changed or removed later.
+            EditedFileError: As of `check_lines`.
         """
         written = read_checksums(self._path.parent) or []
-        for record, checksum in zip(records, written, strict=False):
-            if record.sha256 != checksum:
-                raise RagenError(
-                    f"{self._path.with_suffix('.jsonl')} line {record.line} was changed after it "
-                    "was written"
-                )
-        # Lines are on the disk before their hashes, so no interruption leaves a hash without its line.
-        if len(written) > len(records):
-            raise RagenError(
-                f"{self._path.with_suffix('.jsonl')} line {len(records) + 1} was changed or removed after "
-                f"it was written: {self._path.name} has {len(written)} episodes, but {len(records)} can be "
-                "read"
-            )
+        check_lines(self._path.parent, records, written)
         return written
 
     def repair(self, records: Sequence[Record[EpisodeT]]) -> None:
@@ -66,7 +55,7 @@ class Checksums:
         Episodes without a hash get one, and a warning: they were not protected before.
 
         Raises:
-            RagenError: As of `check`.
+            EditedFileError: As of `check_lines`.
         """
         written = self.check(records)
         bare = [record for record in records[len(written) :] if record.sha256 not in self._known]
@@ -80,6 +69,24 @@ class Checksums:
         checksums = [record.sha256 for record in records]
         write_atomically(self._path, _encode(checksums))
         self._known = set(checksums)
+
+
+def check_lines(folder: Path, records: Sequence[Record[EpisodeT]], written: Sequence[str]) -> None:
+    """Compare the episodes of a run with hashes that were read before them.
+
+    Raises:
+        EditedFileError: An episode differs from its hash or is missing, so it was changed or removed later.
+    """
+    path = (folder / CHECKSUMS).with_suffix(".jsonl")
+    for record, checksum in zip(records, written, strict=False):
+        if record.sha256 != checksum:
+            raise EditedFileError(f"{path} line {record.line} was changed after it was written")
+    # Lines are on the disk before their hashes, so no interruption leaves a hash without its line.
+    if len(written) > len(records):
+        raise EditedFileError(
+            f"{path} line {len(records) + 1} was changed or removed after it was written: {CHECKSUMS} has "
+            f"{len(written)} episodes, but {len(records)} can be read"
+        )
 
 
 def _encode(checksums: Sequence[str]) -> bytes:

@@ -1,5 +1,6 @@
 """Write and read run directories: config, environment and every episode."""
 
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -7,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Generic
 
+from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
@@ -22,12 +24,21 @@ from ragen_bench.config.run_config import (
     differences,
     load_config,
 )
-from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, Checksums
-from ragen_bench.runs.environments import continue_with, write_environments
+from ragen_bench.runs.checksums import (
+    CHECKSUMS,
+    MAX_APPEND,
+    Checksums,
+    check_lines,
+    read_checksums,
+)
+from ragen_bench.runs.environments import check_environment, continue_with, write_environments
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.errors import RagenError
 
 EPISODES: Final = "episodes.jsonl"
+USAGE: Final = "usage.jsonl"
+"""What was spent at endpoints, a reply a line."""
+_LOG: Final = logging.getLogger("ragen.runs")
 
 
 class RunDirectory(ResourceContext, Generic[ConfigT]):
@@ -44,7 +55,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         self.folder = folder
         self.config = config
         self.done: set[EpisodeKey | MatchKey] = set()
-        self._broken = False
+        self._broken = self._moved = False
 
     def _open(self, resources: ExitStack) -> None:
         try:
@@ -69,6 +80,8 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
                 f"'{self.folder}' could not be written; the same command resumes the run"
             )
         new = [episode for episode in episodes if episode.key not in self.done]
+        if new and self._moved:
+            self._write_config()
         lines = [encode_episode(episode) for episode in new]
         try:
             for start in range(0, len(lines), MAX_APPEND):
@@ -103,7 +116,11 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         records = find(self.folder, self.config)
         self._checksums = Checksums(self.folder)
         self._checksums.check(records.records)  # before anything is overwritten
+        if records.records:
+            check_environment(self.folder)
         self.done = {episode.key for episode in records.episodes}
+        if started and (records.records or (self.folder / USAGE).exists()):
+            self._join_addresses()
         if not records.records:
             self._write_head()
         elif not self.done.issuperset(self.config.keys):
@@ -116,8 +133,31 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         models = {name: folder for name in names if (folder := folder_of(name)) is not None}
         return describe_provenance(models)
 
+    def _join_addresses(self) -> None:
+        """Keep the addresses of a run that continues at another one."""
+        old = load_config(self.folder)
+        if [agent.name for agent in old.agents] != [agent.name for agent in self.config.agents]:
+            return
+        agents = []
+        for before, now in zip(old.agents, self.config.agents, strict=True):
+            if before.endpoint is not None and now.endpoint is not None:
+                known = [before.endpoint.base_url, *before.endpoint.also_at]
+                address = now.endpoint.base_url
+                if address not in known:
+                    _LOG.warning("'%s' was played at %s and continues at %s",
+                                 self.folder, known[-1], address)  # fmt: skip
+                    known, self._moved = [*known, address], True
+                joined = {"base_url": known[0], "also_at": known[1:]}
+                now = now.model_copy(update={"endpoint": now.endpoint.model_copy(update=joined)})
+            agents.append(now)
+        self.config = self.config.model_copy(update={"agents": agents})
+
     def _write_head(self) -> None:
         write_environments(self.folder, [self._environment()])
+        self._write_config()
+
+    def _write_config(self) -> None:
+        self._moved = False
         data = {**self.config.model_dump(mode="json"), "digest": self.config.digest}
         write_atomically(self.folder / CONFIG, dump_yaml(data))
 
@@ -135,7 +175,9 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     if not records.records and not records.torn:
         return records
     _check_agents(folder, old, config)
-    differs = differences_of(_agents(old), _agents(config)) or differences(old, config)
+    differs = differences_of(_agents(old), _agents(config)) or differences(
+        old.model_copy(update={"agents": config.agents}), config
+    )
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
     _check_keys(folder, records, config)
@@ -185,7 +227,9 @@ def _check_weights(folder: Path, before: AnyConfig, now: AnyConfig) -> None:
 
 def _agents(config: AnyConfig) -> dict[str, Any]:
     """Return the agents of a config as fields, so that a difference names one of theirs."""
-    return {f"agents[{i}]": agent.model_dump(mode="json") for i, agent in enumerate(config.agents)}
+    without = {"endpoint": ADDRESSES}
+    dumped = (agent.model_dump(mode="json", exclude=without) for agent in config.agents)
+    return {f"agents[{i}]": agent for i, agent in enumerate(dumped)}
 
 
 def _and(names: list[str]) -> str:
@@ -199,13 +243,24 @@ def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
     )
 
 
-def read_own_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
+def read_own_episodes(folder: Path, config: AnyConfig, checked: bool = True) -> Records[Any]:
     """Read the episodes of a run, or its matches, in the config's order, whatever their order in the file.
+
+    Args:
+        folder: The run directory.
+        config: The run's.
+        checked: Whether they and the environment are compared with their hashes.
 
     Raises:
         RagenError: As of ``read_records``, or an episode is not one of the config's.
+        EditedFileError: Something was changed after it was written.
     """
+    # The run may continue meanwhile: hashes that were read before need episodes.
+    written = read_checksums(folder) if checked else None
     read = read_episodes(folder, config)
+    if checked:
+        check_lines(folder, read.records, written or ())
+        check_environment(folder)
     _check_keys(folder, read, config)
     places = {key: place for place, key in enumerate(config.keys)}
     records = sorted(read.records, key=lambda record: places[record.episode.key])

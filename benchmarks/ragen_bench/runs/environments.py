@@ -8,18 +8,35 @@ from typing import Any, Final
 
 from ragen_agents.run_files import ENVIRONMENT
 from ragen_agents.run_files.files import write_atomically
+from ragen_bench.config.run_config import EditedFileError, digest_of
 from ragen_envs.errors import RagenError
 
 _LATER: Final = "continued_with"
 """Key of the environments with other versions that played later episodes; omitted if there are none."""
+_DIGEST: Final = "digest"
+"""Key of the hash of everything else; runs of older versions lack it."""
 _LOG: Final = logging.getLogger("ragen.runs")
 
 
 def write_environments(folder: Path, environments: Sequence[Mapping[str, Any]]) -> None:
     """Write the environments of a run, the first one first."""
     first, *later = environments
-    described = {**first, _LATER: later} if later else first
+    described = {**first, _LATER: later} if later else {**first}
+    described[_DIGEST] = digest_of(described)
     write_atomically(folder / ENVIRONMENT, json.dumps(described, indent=1) + "\n")
+
+
+def check_environment(folder: Path) -> None:
+    """Raise `EditedFileError` if the environment of a run was edited."""
+    path = folder / ENVIRONMENT
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return  # the versions are unknown, which a note says
+    if isinstance(described, dict) and _DIGEST in described:
+        digest = described.pop(_DIGEST)
+        if digest != digest_of(described):
+            raise EditedFileError(f"{path} was edited: its digest does not match its contents")
 
 
 def continue_with(folder: Path, now: Mapping[str, Any]) -> None:
@@ -76,6 +93,7 @@ def _read(folder: Path) -> list[dict[str, Any]]:
     path = folder / ENVIRONMENT
     try:
         described: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        described.pop(_DIGEST, None)
         environments = [described, *described.pop(_LATER, [])]
         for environment in environments:
             if not all(isinstance(version, str) for version in _versions(environment).values()):

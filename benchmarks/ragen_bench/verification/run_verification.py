@@ -8,11 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, MatchRecord
-from ragen_bench.config.run_config import AnyConfig, EditedConfigError, MatchConfig, load_config
+from ragen_bench.config.run_config import AnyConfig, EditedFileError, MatchConfig, load_config
 from ragen_bench.config.suites import check_suite
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement
 from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, read_checksums
 from ragen_bench.runs.directory import EPISODES, read_episodes
+from ragen_bench.runs.environments import check_environment
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
 from ragen_bench.runs.records import DuplicateError, Record
 from ragen_bench.verification.replay import Check, config_checks, replay, token_checks
@@ -106,7 +107,8 @@ def verify_run(
     try:
         config = load_config(folder)
         read = read_episodes(folder, config)
-    except (DuplicateError, EditedConfigError) as error:
+        check_environment(folder)
+    except (DuplicateError, EditedFileError) as error:
         raise MismatchError(str(error)) from error
     checksums = read_checksums(folder)
     _check_games(config)

@@ -30,6 +30,8 @@ class EndpointSettings(BaseModel):
 
     base_url: str = OPENAI_URL
     """Where ``/chat/completions`` is; see `check_base_url`."""
+    also_at: list[str] = Field(default=[], exclude_if=lambda urls: not urls)
+    """Where it was when the run was resumed elsewhere; omitted if nowhere. An address decides no reply."""
     stop: list[Annotated[str, Field(min_length=1)]] = Field(default=[], max_length=16)
     """Texts at which the model stops."""
     extra_body: dict[str, JsonValue] = {}
@@ -48,6 +50,10 @@ class EndpointSettings(BaseModel):
             if name in body:
                 raise ValueError(f"'{name}' is set by the harness")
         return body
+
+
+ADDRESSES: Final = {"base_url", "also_at"}
+"""Fields that decide no reply."""
 
 
 @dataclass(frozen=True)
