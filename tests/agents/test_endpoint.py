@@ -527,6 +527,27 @@ def test_a_run_is_resumed_at_another_address(server, tmp_path, capsys):
     assert main(["verify", str(out)]) == 0
 
 
+@pytest.mark.parametrize("body", [{"api_key": KEY}, {"a": [{"Authorization": f"Bearer {KEY}"}]}])
+def test_secrets_in_the_body_are_not_recorded(body, server, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(words(server, out, "--extra-body", json.dumps(body))) == 2
+    error = capsys.readouterr().err
+    assert "extra_body has the field" in error
+    assert KEY not in error
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "option", [["--api-key-env", KEY], ["--api-key-env", "gsk_2a"], ["--header", f"A: {KEY}"],
+               ["--header", f"A={KEY}"]],
+)  # fmt: skip
+def test_a_key_in_the_place_of_a_name_is_not_repeated(option, server, tmp_path, capsys):
+    assert main([*words(server, tmp_path / "run"), *option]) == 2
+    error = capsys.readouterr().err
+    assert option[1].split("=")[-1].removeprefix("A: ") not in error
+    assert option[0] in error
+
+
 # --- pictures ------------------------------------------------------------------------------------
 
 

@@ -228,15 +228,15 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["about"].update(title="a\x1b[2Jb"), "U+001B"),
         (
             lambda e: e["about"].update(title="Oracle"),
-            "'oracle' is the title of a control; choose another",
+            "that of the control 'oracle'; choose another",
         ),
         (
             lambda e: e["about"].update(title="ＯＲＡＣＬＥ"),
-            "'oracle' is the title of a control; choose another",
+            "that of the control 'oracle'; choose another",
         ),
         (
             lambda e: e["about"].update(title="Oracle\u3164"),
-            "'oracle' is the title of a control; choose another",
+            "that of the control 'oracle'; choose another",
         ),
         (lambda e: e["about"].update(title="– …"), "no letter or digit"),
         (lambda e: e["about"].update(title="\u3164\u2800"), "no letter or digit"),
@@ -459,3 +459,38 @@ def test_a_word_of_several_scripts_is_refused(entry, title, letter, rejected):
 def test_words_of_one_script_each_are_accepted(entry, title):
     change(entry, lambda e: e["about"].update(title=title))
     assert read_entry(entry).entry.about.title == title
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["ꓳꓣꓮꓚꓡꓰ", "Օracle", "Orɑcle", "OracIe", "0racle", "Ꭱandom", "ORACLE"],
+)
+def test_titles_that_look_like_a_control_are_refused(entry, title, rejected):
+    agent = as_model(entry, "agent")
+    change(agent, lambda e: e["about"].update(title=title))
+    assert "looks like that of the control" in rejected(agent)
+
+
+def test_dates_of_the_future_are_refused(entry, rejected):
+    change(entry, lambda e: e["about"].update(date="2099-12-31"))
+    assert "2099-12-31' is in the future" in rejected(entry)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"a": [{"api_key": "sk-1"}]}, "has the field 'api_key'"),
+        ({"a": "b\u202e"}, "holds the character U+202E"),
+    ],
+)
+def test_bodies_of_requests_are_checked(entry, body, message, rejected):
+    agent = as_model(entry, "agent")
+    endpoint = {"extra_body": body}
+    change(agent, lambda e: e["config"]["agents"][0].update(endpoint=endpoint, weights=None))
+    assert message in rejected(agent)
+
+
+def test_replies_of_another_entry_are_refused(entry, tmp_path, capsys):
+    agent = as_model(Path(shutil.copytree(entry, tmp_path / "b" / entry.name)), "agent")
+    assert main(["leaderboard", "check", str(entry), str(agent)]) == 1
+    assert f"REJECTED {agent}: its replies are those of {entry}" in capsys.readouterr().err

@@ -243,7 +243,7 @@ def behind_an_endpoint(run, folder, **endpoint):
 
 def test_an_entry_says_what_an_endpoint_was_asked(run, tmp_path):
     settings = {"stop": ["\n", "it's"], "tools": True}
-    settings["extra_body"] = {"temperature": 2.0, "note": "</code>'\u202e"}
+    settings["extra_body"] = {"temperature": 2.0, "note": "</code>'"}
     hosted = behind_an_endpoint(run, tmp_path, base_url="http://10.9.8.7/v1", **settings)
     entries, site = tmp_path / "entries", tmp_path / "site"
     submitted = ["submit", hosted, "--about", about(tmp_path), "--entries", str(entries)]

@@ -35,13 +35,14 @@ def check(
     """
     from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.progress import bar
-    from ragen_bench.leaderboard.check import check_entry
+    from ragen_bench.leaderboard.check import check_entry, replies_digest
     from ragen_bench.leaderboard.entry import EntryError, check_titles
     from ragen_bench.leaderboard.store import entry_folders
     from ragen_bench.verification.run_verification import replayer
 
     replay_all = replayer(backend)
     rejected = False
+    replies: dict[str, Path] = {}
     checked: list[Entry] = []
     for folder in entry or entry_folders(entries):
         try:
@@ -55,6 +56,11 @@ def check(
             print(escape_unprintable(f"REJECTED {folder}: {what}"), file=sys.stderr)
         else:
             checked.append(stored.entry)
+            other = replies.setdefault(replies_digest(stored.records), folder)
+            if other != folder:
+                rejected = True
+                print(f"REJECTED {folder}: its replies are those of {other}", file=sys.stderr)
+                continue
             config, games = stored.entry.config, len(stored.entry.results)
             counts = f"{len(stored.records)} episodes of {games} games"
             if not stored.entry.is_current:

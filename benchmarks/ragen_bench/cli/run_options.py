@@ -242,7 +242,7 @@ def _read_json(text: str | None) -> dict[str, Any] | None:
 def _read_headers(texts: list[str] | None) -> dict[str, str] | None:
     for text in texts or ():
         if not all(text.partition("=")):
-            raise RagenError(f"--header is '{text}', but must be NAME=ENVIRONMENT_VARIABLE")
+            raise RagenError("--header must be NAME=ENVIRONMENT_VARIABLE, without a value")
     return None if texts is None else dict(text.split("=", 1) for text in texts)
 
 

@@ -11,6 +11,7 @@ from ragen_agents.policies.endpoint.settings import (
     Connection,
     EndpointSettings,
     check_base_url,
+    check_secrets,
 )
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.run_files.yaml_files import validate
@@ -76,6 +77,7 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] 
         "system": options.system,
     }
     settings = validate(EndpointSettings, data, "endpoint")
+    check_secrets(settings.extra_body)
     timeout = read_duration(options.timeout)
     connection = Connection(timeout, options.max_retries, options.concurrency)
     if not any(agent.startswith(OPENAI) for agent in agents):

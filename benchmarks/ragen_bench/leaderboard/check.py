@@ -1,5 +1,7 @@
 """Check an entry: replay every reply and recompute every number."""
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -50,6 +52,12 @@ def check_entry(
             tick(count, len(stored.records))
     _check_results(stored)
     return stored
+
+
+def replies_digest(records: Iterable[Record[Episode]]) -> str:
+    """Return a hash of all replies, by which an entry with those of another one is known."""
+    replies = [[turn.reply for turn in record.episode.turns] for record in records]
+    return hashlib.sha256(json.dumps(replies).encode()).hexdigest()
 
 
 def _check_complete(stored: StoredEntry) -> None:

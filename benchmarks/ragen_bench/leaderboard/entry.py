@@ -4,13 +4,13 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
-from datetime import date
+from datetime import date, timedelta
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.policies.endpoint.settings import ADDRESSES
+from ragen_agents.policies.endpoint.settings import ADDRESSES, check_secrets
 from ragen_bench.config.own_levels import own_level_count
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.config.suites import Name, Suite, load_suite
@@ -43,9 +43,11 @@ def _slug(name: object) -> object:
 
 def _day(text: str) -> str:
     try:
-        date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         raise ValueError(f"'{text}' is not a date") from None
+    if day > date.today() + timedelta(days=1):  # somewhere it may be tomorrow already
+        raise ValueError(f"'{text}' is in the future")
     return text
 
 
@@ -189,6 +191,8 @@ _SCRIPTS: Final = ("LATIN", "CYRILLIC", "GREEK")
 """Scripts with letters that look alike, as the names of their letters begin."""
 _BLANK: Final = "\u115f\u1160\u3164\uffa0"
 """Letters that are not drawn (fillers of Hangul)."""
+_ALIKE: Final = str.maketrans("i1|0", "lllo")
+"""Signs of ASCII, without case, that look like letters."""
 _WORD_END: Final = re.compile(r"[\s\-‐-―_/.,:;()+&|]+")
 _FREE: Final = ("episodes", "seed", "sampling", "tasks")
 """Fields of a suite that have rules of their own, or that an entry chooses itself and declares."""
@@ -231,8 +235,9 @@ def check_rules(entry: Entry) -> None:
 def check_titles(entries: Iterable[Entry]) -> None:
     """Check that no two entries of a suite version are called alike, or like a control.
 
-    Titles are compared as they look: their letters and digits after NFKC, without case. Letters of several
-    scripts can look alike, so that no word may mix them.
+    Titles are compared as they look: their letters and digits after NFKC, each as the Latin letter that
+    Unicode's table of confusable characters has for it, without case. Letters of several scripts can look
+    alike, so that no word may mix them.
 
     Raises:
         EntryError: A title is refused; the message names the other entry or the letter.
@@ -243,9 +248,10 @@ def check_titles(entries: Iterable[Entry]) -> None:
         _check_scripts(name, entry.about.title)
         if not title:
             raise EntryError(f"about.title of '{name}' has no letter or digit that can be seen")
-        if title in CONTROLS and title != name:
+        control = next((each for each in CONTROLS if title == _looks_like(each)), name)
+        if control != name:
             raise EntryError(
-                f"title of '{name}': '{title}' is the title of a control; choose another"
+                f"title of '{name}': it looks like that of the control '{control}'; choose another"
             )
         other = seen.setdefault((entry.config.suite_version, title), name)
         if other != name:
@@ -270,8 +276,17 @@ def _script(letter: str) -> str:
 
 
 def _looks_like(title: str) -> str:
-    folded = unicodedata.normalize("NFKC", title).casefold()
-    return "".join(sign for sign in folded if sign.isalnum() and sign not in _BLANK)
+    plain = unicodedata.normalize("NFKC", title)
+    folded = "".join(_latin(sign) for sign in plain if sign.isalnum() and sign not in _BLANK)
+    return folded.casefold().translate(_ALIKE)
+
+
+def _latin(sign: str) -> str:
+    """Return the ASCII letters that look like a sign, or itself."""
+    from confusable_homoglyphs.confusables import confusables_data
+
+    alike = () if sign.isascii() else confusables_data.get(sign, ())
+    return next((each["c"] for each in alike if each["c"].isascii() and each["c"].isalnum()), sign)
 
 
 def _check_suite(suite: Suite) -> None:
@@ -343,6 +358,18 @@ def _check_agent(entry: Entry) -> None:
     if weights is not None and not re.fullmatch("[0-9a-f]{64}", weights):
         raise EntryError("config.agents.weights must be a SHA-256 in hexadecimal")
     endpoint = agents[0].endpoint
+    if endpoint is not None:
+        try:
+            check_secrets(endpoint.extra_body)
+        except RagenError as error:
+            raise EntryError(f"config.agents.endpoint: {error}") from error
+        body = json.dumps(endpoint.extra_body, ensure_ascii=False)
+        hidden = next((sign for sign in body if unicodedata.category(sign) in ("Cc", "Cf")), None)
+        if hidden is not None:
+            raise EntryError(
+                f"config.agents.endpoint.extra_body holds the character U+{ord(hidden):04X}, but must be "
+                "printable"
+            )
     for field in sorted(ADDRESSES & (endpoint.model_fields_set if endpoint else set())):
         raise EntryError(f"config.agents.endpoint.{field} must be omitted: entries have no address")
     if name in CONTROLS and weights is not None:

@@ -1,16 +1,11 @@
 """Turn a run into a leaderboard entry."""
 
 import hashlib
-import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
-
-from pydantic import JsonValue
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.policies.endpoint.settings import ADDRESSES, EndpointSettings
+from ragen_agents.policies.endpoint.settings import ADDRESSES, EndpointSettings, check_secrets
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.records import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
@@ -31,15 +26,6 @@ from ragen_bench.runs.records import encode_episode
 from ragen_bench.verification.run_verification import MismatchError, verify_checksums
 from ragen_envs.errors import RagenError
 
-_SECRET: Final = re.compile(
-    r"authorization|authentication|credential|passw(or)?d|passphrase|secret"
-    r"|(api|access|private|subscription)[ _-]?(key|token)|^key$"
-    r"|(^|[ _-])(auth|bearer|cookie|pwd|signature)$"
-    r"|(^|(?<!bos)(?<!eos)(?<!pad)(?<!stop)[ _-])token$",
-    re.IGNORECASE,
-)
-"""Names of fields that may hold a secret; ``max_tokens``, ``eos_token`` and ``authors`` are none."""
-
 
 def published_settings(endpoint: EndpointSettings | None) -> EndpointSettings | None:
     """Return the settings that decide an endpoint's replies, without its address.
@@ -49,22 +35,8 @@ def published_settings(endpoint: EndpointSettings | None) -> EndpointSettings | 
     """
     if endpoint is None:
         return None
-    secret = next(filter(_SECRET.search, _names(endpoint.extra_body)), None)
-    if secret is not None:
-        raise RagenError(
-            f"extra_body has the field '{secret:.60}', but an entry publishes extra_body, so it must hold no "
-            "secret; play the run without it"
-        )
+    check_secrets(endpoint.extra_body)
     return EndpointSettings.model_validate(endpoint.model_dump(exclude=ADDRESSES))
-
-
-def _names(value: JsonValue) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield from value
-        value = list(value.values())
-    if isinstance(value, list):
-        for inner in value:
-            yield from _names(inner)
 
 
 def read_description(path: Path | None, root: Path, agent: str) -> About:

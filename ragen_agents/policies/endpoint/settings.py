@@ -6,7 +6,7 @@ environment, sent to the endpoint, and nowhere else.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -54,6 +54,35 @@ class EndpointSettings(BaseModel):
 
 ADDRESSES: Final = {"base_url", "also_at"}
 """Fields that decide no reply."""
+
+
+_SECRET_FIELD: Final = re.compile(
+    r"authorization|authentication|credential|passw(or)?d|passphrase|secret"
+    r"|(api|access|private|subscription)[ _-]?(key|token)|^key$"
+    r"|(^|[ _-])(auth|bearer|cookie|pwd|signature)$"
+    r"|(^|(?<!bos)(?<!eos)(?<!pad)(?<!stop)[ _-])token$",
+    re.IGNORECASE,
+)
+"""Names of fields that may hold a secret; ``max_tokens``, ``eos_token`` and ``authors`` are none."""
+
+
+def check_secrets(body: JsonValue) -> None:
+    """Raise `RagenError` if a field of ``extra_body``, which is recorded, is named like a secret."""
+    secret = next(filter(_SECRET_FIELD.search, _names(body)), None)
+    if secret is not None:
+        raise RagenError(
+            f"extra_body has the field '{secret:.60}', but it is recorded and must hold no secret; keys come "
+            "from the environment, see --api-key-env and --header"
+        )
+
+
+def _names(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _names(inner)
 
 
 @dataclass(frozen=True)
@@ -139,11 +168,18 @@ def read_key(
     value = os.environ.get(variable, "").strip()
     if not value:
         if base_url == OPENAI_URL or variable != KEY_VARIABLE:
-            raise RagenError(f"there is no key: set the environment variable {variable}")
+            raise RagenError(f"there is no key: set {_named(variable, '--api-key-env')}")
         value = "none"
     if not re.fullmatch(r"[!-~]+", value):
         raise RagenError(f"the key in {variable} must be printable ASCII without white space")
     return Key(value, {name: _header(name, source) for name, source in (headers or {}).items()})
+
+
+def _named(variable: str, option: str) -> str:
+    """Return what to call a variable that is not set, which may be a key in the wrong place."""
+    if re.fullmatch(r"[A-Z_][A-Z0-9_]{0,39}", variable):
+        return f"the environment variable {variable}"
+    return f"the environment variable whose name, not its value, {option} must give"
 
 
 def _header(name: str, variable: str) -> str:
@@ -153,6 +189,6 @@ def _header(name: str, variable: str) -> str:
         raise RagenError(f"'{name}' is not the name of a header")
     if not re.fullmatch(r"[ -~]+", value):
         raise RagenError(
-            f"the header {name} must be printable ASCII: set the environment variable {variable}"
+            f"the header {name} must be printable ASCII: set {_named(variable, '--header')}"
         )
     return value
