@@ -4,6 +4,7 @@ import contextlib
 import json
 import lzma
 import os
+import shutil
 from pathlib import Path
 
 import pytest
