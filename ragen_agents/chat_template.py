@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from jinja2.exceptions import TemplateError
 
 from ragen_agents.policies.base import merge_system
+from ragen_agents.template_check import check_template
 from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.conversation.protocol import Message
 from ragen_envs.errors import RagenError
@@ -62,8 +63,7 @@ class ChatTemplate:
     """Templates of this process whose first prompt was compared with its messages."""
 
     def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
-        if tokenizer.chat_template is None:
-            raise RagenError("the tokenizer has no chat template; save one with it")
+        check_template(tokenizer)
         self.tokenizer = tokenizer
         self.stop_token_ids: frozenset[int] = frozenset(
             {*stop_token_ids, tokenizer.eos_token_id} - {None}
@@ -293,7 +293,7 @@ def _rendered(
             **options,
             **({"strftime_now": _DATE.strftime} if tells_date else {}),
         )
-    except TemplateError as error:
+    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         roles = ", ".join(message["role"] for message in messages)
         raise RagenError(
             f"the model's chat template refuses a conversation of {roles}: {error}"

@@ -59,6 +59,53 @@ def read_provenance(folder: Path) -> dict[str, Any] | None:
     return dict(provenance)
 
 
+_WEIGHTS: Final = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin")
+_SIZES: Final = {
+    "num_hidden_layers": 1024,
+    "num_attention_heads": 4096,
+    "num_key_value_heads": 4096,
+    "head_dim": 1 << 16,
+    "hidden_size": 1 << 18,
+    "intermediate_size": 1 << 20,
+    "vocab_size": 1 << 24,
+}
+"""Largest values in the config of a model."""
+
+
+def check_model_folder(folder: Path) -> None:
+    """Raise `RagenError` if the files of a saved model cannot be right; anything else is not looked at."""
+    if not folder.is_dir():
+        return
+    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+        raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors)")
+    for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
+        if (folder / name).is_file():
+            data = _read_object(folder / name)
+            if name == "config.json":
+                _check_sizes(folder / name, data)
+                _check_sizes(folder / name, data.get("text_config"))
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RagenError(f"'{path}' cannot be read: {first_line(error)}") from error
+    if not isinstance(data, dict):
+        raise RagenError(f"'{path}' holds {data!r:.60}, but must hold a JSON object")
+    return data
+
+
+def _check_sizes(path: Path, config: Any) -> None:
+    for field, most in _SIZES.items():
+        value = config.get(field) if isinstance(config, dict) else None
+        for size in value if isinstance(value, list) else [value]:
+            if size is not None and not (type(size) is int and 1 <= size <= most):
+                raise RagenError(
+                    f"'{path}': {field} is {size!r:.60}, but must be an integer from 1 to {most}"
+                )
+
+
 def models_folder() -> Path:
     """Return the folder of all cached models, which may not exist yet."""
     if chosen := os.environ.get(CACHE_VARIABLE):

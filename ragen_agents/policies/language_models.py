@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
@@ -20,10 +19,10 @@ from ragen_agents.engines.device import avoid_cudnn_attention, has_bfloat16, is_
 from ragen_agents.engines.vllm.api import check_version
 from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.vllm.local import LocalSettings, load_local
+from ragen_agents.model_files.folders import check_model_folder
 from ragen_agents.policies.base import Reply, Request, Sampling
 from ragen_envs.errors import RagenError, first_line
 
-_WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin")
 _LOG: Final = logging.getLogger("ragen.policies")
 
 
@@ -45,15 +44,15 @@ class LanguageModelPolicy(ABC):
     def __init__(
         self, source: str | Path, sampling: Sampling, name: str | None, batch_size: int
     ) -> None:
-        _check_folder(Path(source))
+        check_model_folder(Path(source))
         self.name = name or Path(source).name
         self.batch_size = batch_size
         self.sampling = sampling
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # of files that may come from strangers
             raise not_loaded(source, error) from error
-        if self._tokenizer.chat_template is None:
+        if not self._tokenizer.chat_template:
             raise RagenError(f"model '{source}' has no chat template; save one with its tokenizer")
         self._context = 1 << 30
 
@@ -81,11 +80,6 @@ class LanguageModelPolicy(ABC):
 def not_loaded(source: str | Path, error: Exception) -> RagenError:
     """Return the error of a model that could not be loaded."""
     return RagenError(f"model '{source}' could not be loaded: {first_line(error)}")
-
-
-def _check_folder(folder: Path) -> None:
-    if folder.is_dir() and not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
-        raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors)")
 
 
 class TransformersPolicy(LanguageModelPolicy):
@@ -125,11 +119,7 @@ class TransformersPolicy(LanguageModelPolicy):
                 source, dtype=dtype, trust_remote_code=False
             )
             model.eval().to(device)
-        except (OSError, ValueError, SafetensorError) as error:
-            raise not_loaded(source, error) from error
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
+        except Exception as error:  # of files that may come from strangers
             raise not_loaded(source, error) from error
         self._context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
         stops = stop_token_ids(model.generation_config, self._tokenizer)
@@ -207,7 +197,7 @@ class VllmPolicy(LanguageModelPolicy):
         super().__init__(source, sampling, name, batch_size)
         try:
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        except (OSError, ValueError) as error:
+        except Exception as error:
             raise not_loaded(source, error) from error
         try:
             generation = GenerationConfig.from_pretrained(source)

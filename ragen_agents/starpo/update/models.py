@@ -4,10 +4,10 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -15,6 +15,7 @@ from transformers.utils import logging as transformers_logging
 
 from ragen_agents.engines.device import avoid_cudnn_attention
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
+from ragen_agents.model_files.folders import check_model_folder
 from ragen_agents.model_files.source import model_source
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.update.adapters import (
@@ -293,12 +294,13 @@ def load_model(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]
     transformers_logging.disable_progress_bar()
     avoid_cudnn_attention()
     source = model_source(name)
+    check_model_folder(Path(source))
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         model: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=dtype, trust_remote_code=False
         )
-    except (OSError, ValueError, SafetensorError) as error:
+    except Exception as error:  # of files that may come from strangers
         raise RagenError(
             f"model is '{name}', which could not be loaded: {first_line(error)}"
         ) from error
