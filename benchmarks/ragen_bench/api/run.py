@@ -51,12 +51,12 @@ class Run:
     ) -> None:
         self.folder = Path(folder)
         self.stopped = stopped
-        self._checked = checked
+        self._refuses_edits = checked
 
     @cached_property
     def records(self) -> run_table.Run:
         """The episodes as they are recorded, by agent and game."""
-        return read_explainable(self.folder, self._checked)
+        return read_explainable(self.folder, self._refuses_edits)
 
     @property
     def config(self) -> RunConfig:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, cast
 
 from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.policies.python_agent import is_python_agent
@@ -135,7 +135,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
 
     def _join_addresses(self) -> None:
         """Keep the addresses of a run that continues at another one."""
-        old = load_config(self.folder)
+        old, config = load_config(self.folder), cast("Any", self.config)
         if [agent.name for agent in old.agents] != [agent.name for agent in self.config.agents]:
             return
         agents = []
@@ -150,7 +150,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
                 joined = {"base_url": known[0], "also_at": known[1:]}
                 now = now.model_copy(update={"endpoint": now.endpoint.model_copy(update=joined)})
             agents.append(now)
-        self.config = self.config.model_copy(update={"agents": agents})
+        self.config = config.model_copy(update={"agents": agents})
 
     def _write_head(self) -> None:
         write_environments(self.folder, [self._environment()])
