@@ -49,7 +49,7 @@ def _missing(error: ImportError) -> str:
 _EXTRAS = {
     "bench": ("PIL", "anyio", "jinja2", "pandas", "pydantic", "rich", "scipy", "typer", "yaml"),
     "api": ("httpx2", "openai"),
-    "models": ("torch", "transformers", "safetensors", "tokenizers"),
+    "models": ("huggingface_hub", "torch", "transformers", "safetensors", "tokenizers"),
     "multi-agent": ("pettingzoo",),
     "inspect": ("inspect_ai",),
     "leaderboard": ("pyarrow",),

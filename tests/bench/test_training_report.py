@@ -184,3 +184,32 @@ def test_evaluations_stay_on_the_screen(capsys):
         "iteration 2: validation success 50.0%, valid replies 90.0%",
         "2/2 success 50.0%",
     ]
+
+
+def test_a_model_and_an_entry_are_pushed_with_what_they_need(run, tmp_path, monkeypatch, capsys):
+    calls = []
+
+    class Hub:
+        def create_repo(self, repo, **given):
+            calls.append((repo, given["repo_type"], given["private"]))
+
+        def upload_folder(self, repo_id, folder_path, repo_type):
+            calls.append(sorted(path.name for path in folder_path.iterdir()))
+            return f"hub/{repo_id}"
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    (run / "best").mkdir()
+    (run / "best" / "config.json").write_text("{}")
+    assert main(["push", str(run / "best"), "me/tiny", "--private"]) == 0
+    assert capsys.readouterr().out.strip() == "hub/me/tiny"
+    card = (run / "best" / "README.md").read_text()
+    assert "| this model, iteration 5 | 50.0 [43.9, 56.1] |" in card
+    assert "ragen bench --agent hf:me/tiny --game" in card
+    assert "from transformers import" in card
+    (tmp_path / "entry.json").write_text("{}")
+    assert main(["push", str(tmp_path), "me/entry"]) == 0
+    assert calls[0] == ("me/tiny", "model", True)
+    assert calls[1] == ["README.md", "config.json"]
+    assert calls[2] == ("me/entry", "dataset", False)
+    assert main(["push", str(run), "me/tiny"]) == 2
+    assert "neither a model folder nor a leaderboard entry" in capsys.readouterr().err

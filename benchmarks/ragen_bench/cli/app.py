@@ -18,6 +18,7 @@ from ragen_bench.cli.models import models_app
 from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
 from ragen_bench.cli.power import power
+from ragen_bench.cli.push import push
 from ragen_bench.cli.report import report
 from ragen_bench.cli.reproduce import reproduce
 from ragen_bench.cli.sft import sft
@@ -66,7 +67,7 @@ PANELS: Final[dict[str, tuple[Callable[..., None] | typer.Typer, ...]]] = {
     "Games": (games, play, new_game),
     "Train": (train, report, sft, models_app, starter_app),
     "Paper": (reproduce, train_sweep),
-    "Publish": (submit, leaderboard_app),
+    "Publish": (push, submit, leaderboard_app),
 }
 """The commands by the panel of ``ragen --help`` that lists them."""
 
