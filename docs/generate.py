@@ -99,7 +99,7 @@ def _with_results(page: Path) -> str:
         report = stored_reports()[Path(found[2]).name]
         picture = RESULTS / f"{found[2]}.svg"
         curves = f"../{picture.relative_to(DOCS.parent)}" if picture.exists() else ""
-        return f"{found[1]}{results_table(report.markdown(), curves)}{found[3]}"
+        return f"{found[1]}{results_table(report, curves)}{found[3]}"
 
     text = _RESULT.sub(shown, page.read_text(encoding="utf-8"))
     archive = RESULTS / "laptop" / "gradient.jsonl"

@@ -1,37 +1,40 @@
-"""What docs/reproduction-tables.md shows of a stored result: its table without the columns for experts."""
+"""What docs/reproduction-tables.md shows of a stored result, without the columns for experts."""
 
 from collections.abc import Iterator
 
-LEFT_OUT = ("design", "score", "p Holm")
+from ragen_bench.console.formats import markdown
+from ragen_bench.reproduction.reproduction_report import Report
+
+_ALT = "Curves of training"
+LEFT_OUT = ("design", "score", "p Holm", "verdict")
 ONCE = ("trained on → test", "random / initial / optimum %", "random / initial / oracle %")
 """Columns whose value is left out where it is that of the row above; the last is of suite version 1."""
 
 
-def results_table(stored: str, picture: str) -> str:
-    """Return the tables, the notes and the drawing of a stored result; its claims are on another page.
+def results_table(report: Report, picture: str) -> str:
+    """Return the paper's table, the verdicts, the drawing, the numbers and the notes of a stored result.
 
     Args:
-        stored: Its Markdown, as ``ragen reproduce`` writes it.
-        picture: The path of its drawing from the page, or "" if there are none.
+        report: The stored result.
+        picture: The path of its drawing from the page, or "" if there is none.
     """
-    parts = stored.split("\n\n")
-    kept = [part for part in parts[1:] if not part.startswith("| claim |")]
-    if any(part.startswith("| trained on") and part.count("\n") == 1 for part in kept):
+    if not report.table.rows:
         return "Not run yet.\n"
-    shown = [
-        _shortened(part) if part.startswith("| trained on → test |") else part for part in kept
-    ]
-    shown = [part for part in (_without_runs(part) for part in shown) if part]
-    phases = any(part.startswith("| method |") for part in shown)
-    drawn = "Where training collapses" if phases else "The curves of training"
-    drawing = [f"![{drawn}]({picture})"] if picture else []
-    return "\n\n".join(part.strip() for part in [*shown, *drawing]) + "\n"
-
-
-def _without_runs(part: str) -> str:
-    """Return the notes below a table, without those about tasks that are missing or shared."""
-    about = ("Unfinished: ", ": the same runs as ")
-    return "\n".join(line for line in part.splitlines() if not any(text in line for text in about))
+    parts = [] if report.matrix is None else [f"{report.matrix[0]}:", markdown(report.matrix[1])]
+    if report.verdicts:
+        claims = report.claims
+        for name in ("p Holm", "core hours"):
+            claims = claims.without(name)
+        parts.append(markdown(claims))
+    if picture:
+        parts += [f"![{_ALT}: {report.what.title}]({picture})", report.caption]
+    parts.append(_shortened(markdown(report.table).strip()))
+    if report.second_table is not None:
+        parts += [f"{report.second_table[0]}:", markdown(report.second_table[1])]
+    about = ("unfinished: ", ": the same runs as ")
+    notes = [note for note in report.notes() if not any(text in note for text in about)]
+    parts.append("".join(f"{note[0].upper()}{note[1:]}.\n" for note in notes))
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 def _shortened(table: str) -> str:

@@ -54,6 +54,13 @@ def test_a_gradient_that_stays_large_is_told_once():
     norms = np.full(50, 0.3)
     norms[33:37] = 4.0
     assert watch(grad_norm=norms) == [("gradient", 35)]
+    assert watch(grad_norm=norms / 5) == []  # would not even be clipped
+    idle = np.where(np.arange(50) < 33, 0.001, 1.5)
+    deviation = np.where(np.arange(50) < 33, 0.0, 1.0)
+    assert ("gradient", 35) in watch(grad_norm=idle)
+    assert "gradient" not in dict(
+        watch(grad_norm=idle, reward_std=deviation)
+    )  # equal returns before
     norms[33:37] = (4.0, 4.0, 0.3, 4.0)  # a spike here and there is noise
     assert watch(grad_norm=norms) == []
     norms[33:37] = 4.0
@@ -105,6 +112,14 @@ def test_what_is_lost_before_the_first_iteration_ends_counts_from_the_evaluation
     monitor = EchoTrapMonitor(Monitor())
     monitor.begin({"validation/success": 0.3, "validation/return": 0.1})
     assert first_collapse(solved(*[0.0] * 9, **{"return": -1.0}), monitor) == 5
+
+
+def test_a_fall_that_validation_does_not_see_is_no_collapse():
+    monitor = EchoTrapMonitor(Monitor())
+    rows = solved(*[0.5] * 8, *[0.1] * 12)
+    rows[9]["validation/success"] = 0.4
+    rows[19]["validation/success"] = 0.1
+    assert first_collapse(rows, monitor) == 20
 
 
 def test_the_best_outlives_a_rollback():

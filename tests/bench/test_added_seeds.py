@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.measurements import Runs
-from ragen_bench.reproduction.reproduction_config import games_of, load_reproduction
+from ragen_bench.reproduction.reproduction_config import games_of
 from ragen_bench.reproduction.reproduction_report import Report
 from ragen_bench.training_sweeps.archive import add_to_archive, borrowed
 from ragen_bench.training_sweeps.results import write_result
@@ -17,11 +17,10 @@ from ragen_bench.training_sweeps.state import read_states
 from ragen_bench.training_sweeps.sweep_config import load_sweep
 from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice, plan
-from results import make_result, results_of
+from results import DOWN, UP, load_plain, make_result, results_of, sweep_of
 
 LAKE = ("FrozenLakeDeterministic",)
-UP, DOWN = [0.5] * 40, [0.5] * 20 + [0.0] * 20
-COLLAPSES = "StarPO with group-relative advantages collapses on Sokoban"
+COLLAPSES = "StarPO with group-relative advantages improves, then collapses on Sokoban"
 
 
 def with_counts(results, counts):
@@ -45,20 +44,24 @@ def test_p_values_are_doubled_each_time_seeds_are_added(counts, factor):
     rates = {"starpo-ppo": 0.55, "starpo-grpo": 0.5}
     what, results = results_of("figure5", rates, seeds=12, games=LAKE, seed_sd=0.05)
     what = only(
-        "A critic ends better than group-relative advantages on FrozenLakeDeterministic", what
+        "A critic ends better than group-relative advantages on one-turn FrozenLakeDeterministic",
+        what,
     )
-    (plain,) = judge(what, Runs(what.load_sweep(), results))
-    (adjusted,) = judge(what, Runs(what.load_sweep(), with_counts(results, counts)))
+    (plain,) = judge(what, Runs(sweep_of(what), results))
+    (adjusted,) = judge(what, Runs(sweep_of(what), with_counts(results, counts)))
     assert 0 < plain.p_holm < 0.25
     assert adjusted.p_holm == pytest.approx(factor * plain.p_holm)
 
 
 def test_the_correction_is_for_a_claims_own_cells_only():
-    what, results = results_of("figure5", {}, curves={"success": DOWN})
+    what, results = results_of("figure5", {}, curves=DOWN)
     added = [r for r in results if (r.task.game, r.task.cell) == ("Sokoban", "starpo-grpo")]
     others = [r for r in results if r not in added]
-    sweep = what.load_sweep()
-    for claim in (COLLAPSES, "StarPO with group-relative advantages collapses on Bandit"):
+    sweep = sweep_of(what)
+    for claim in (
+        COLLAPSES,
+        "StarPO with group-relative advantages improves, then collapses on Bandit",
+    ):
         one = only(claim, what)
         (plain,) = judge(one, Runs(sweep, results))
         (adjusted,) = judge(one, Runs(sweep, others + with_counts(added, (4, 6))))
@@ -76,8 +79,29 @@ def test_a_claim_on_times_is_corrected_for_runs_with_times_only():
         return result.model_copy(update={"seeds": 6 if seed < 6 else 9, "curves": times})
 
     results = [timed(r) for r in results if r.task.seed is not None]
-    (verdict,) = judge(one, Runs(what.load_sweep(), results))
+    (verdict,) = judge(one, Runs(sweep_of(what), results))
     assert verdict.p_holm == pytest.approx(2 / comb(12, 6))
+
+
+def test_changed_claims_and_replaced_runs_double_p_values_too():
+    rates = {"starpo-ppo": 0.55, "starpo-grpo": 0.5}
+    what, results = results_of("figure5", rates, seeds=12, games=LAKE, seed_sd=0.05)
+    what = only(
+        "A critic ends better than group-relative advantages on one-turn FrozenLakeDeterministic",
+        what,
+    )
+    changed = what.model_copy(update={"claims": [what.claims[0].model_copy(update={"changed": 1})]})
+    replaced = sweep_of(what).model_copy(
+        update={"replaced": {"FrozenLakeDeterministic/starpo-ppo": 1}}
+    )
+    plain, once, twice = (
+        judge(claims, Runs(sweep, results))[0].p_holm
+        for claims, sweep in (
+            (what, sweep_of(what)), (changed, sweep_of(what)), (changed, replaced)
+        )
+    )  # fmt: skip
+    assert 0 < plain < 0.25
+    assert (once, twice) == (pytest.approx(2 * plain), pytest.approx(4 * plain))
 
 
 def test_own_runs_do_not_count_those_of_another_sweep(tmp_path):
@@ -97,7 +121,7 @@ def test_own_runs_do_not_count_those_of_another_sweep(tmp_path):
 
 
 def test_a_cell_with_fewer_seeds_than_another_is_not_unfinished(tmp_path):
-    what, results = results_of("figure5", {}, seeds=9, curves={"success": DOWN})
+    what, results = results_of("figure5", {}, seeds=9, curves=DOWN)
     few = [
         r for r in results if r.task.seed is None or r.task.seed < 6 or r.task.cell == "starpo-grpo"
     ]
@@ -118,14 +142,14 @@ def test_a_cell_with_fewer_seeds_than_another_is_not_unfinished(tmp_path):
 
 def false_verdicts(looks, corrected):
     """The exact chance that a claim about fair coins is decided at one of the looks."""
-    what = only(COLLAPSES, load_reproduction("figure5"))
-    sweep = what.load_sweep()
+    what = only(COLLAPSES, load_plain("figure5"))
+    sweep = sweep_of(what)
     tasks = [
         t for t in plan(sweep, Choice(seeds=looks[-1], games=("Sokoban",)))
         if t.cell == "starpo-grpo" and t.seed is not None
     ]  # fmt: skip
-    falls = [make_result(task, curves={"success": DOWN}) for task in tasks]
-    stays = [make_result(task, curves={"success": UP}) for task in tasks]
+    falls = [make_result(task, curves=DOWN) for task in tasks]
+    stays = [make_result(task, curves=UP) for task in tasks]
     open_, wrong = {0: 1.0}, 0.0
     for before, now in zip((0, *looks), looks, strict=False):
         grown: dict[int, float] = {}
@@ -153,19 +177,19 @@ def test_adding_seeds_until_a_claim_is_decided_seldom_decides_it_wrongly():
 
 
 def test_stored_runs_remember_with_how_many_others_they_were_judged(tmp_path):
-    what = load_reproduction("figure5")
+    what = load_plain("figure5")
     root, kept = tmp_path / "runs", tmp_path / "kept"
     games = tuple(games_of(what, "laptop"))
 
     def report(seeds):
         choice = Choice(seeds=seeds, games=games)
-        return Report(what, SweepRun(what.load_sweep(), choice, root, None, kept=kept))
+        return Report(what, SweepRun(sweep_of(what), choice, root, None, kept=kept))
 
     def finish(seeds):
         for task in plan(what.load_sweep(), Choice(seeds=seeds, games=("Sokoban",))):
             if task.cell == "starpo-grpo" or task.seed is None:
                 (root / task.path).mkdir(parents=True, exist_ok=True)
-                write_result(root / task.path, make_result(task, curves={"success": DOWN}))
+                write_result(root / task.path, make_result(task, curves=DOWN))
 
     finish(6)
     first = report(6)

@@ -13,16 +13,26 @@ pytest.importorskip("torch")
 from ragen_bench.reproduction.claims import claims_data, judge
 from ragen_bench.reproduction.findings import more_runs, p_of_gap, p_of_shares, p_of_shift
 from ragen_bench.reproduction.measurements import Runs
-from ragen_bench.reproduction.reproduction_config import load_reproduction
 from ragen_bench.training_sweeps.state import Cost
 from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice
-from results import PAPERS, SHRINKS, judged, make_result, results_of, runs_of
+from results import (
+    DOWN,
+    PAPERS,
+    SHRINKS,
+    UP,
+    judged,
+    load_plain,
+    make_result,
+    results_of,
+    runs_of,
+    sweep_of,
+)
 
 
 def test_what_would_decide_a_claim_would_do_so_among_all_of_them():
-    what, results = results_of("figure5", {}, curves={"success": [0.5] * 20 + [0.0] * 20})
-    verdicts = judge(what, Runs(what.load_sweep(), results))
+    what, results = results_of("figure5", {}, curves=DOWN)
+    verdicts = judge(what, Runs(sweep_of(what), results))
     share = next(v for v in verdicts if v.ours.startswith("6 of 6 runs"))
     runs = int(share.remedy.split()[0])
     level = 0.05 / len(verdicts) / 2  # adding seeds doubles the p-value
@@ -32,9 +42,9 @@ def test_what_would_decide_a_claim_would_do_so_among_all_of_them():
 @pytest.mark.parametrize(("seeds", "level"), [(3, 0.05), (4, 0.025)])
 def test_seeds_added_to_up_to_three_are_no_second_look(seeds, level):
     def curves(_):
-        return {"success": [0.5] * 20 + [0.0] * 20}
+        return DOWN
 
-    claim = "StarPO with group-relative advantages collapses on Bandit"
+    claim = "StarPO with group-relative advantages improves, then collapses on Bandit"
     runs = runs_of("figure5", curves, PAPERS, seeds=seeds)
     stored = [
         r.model_copy(update={"seeds": seeds}) for r in runs.results if r.task.seed is not None
@@ -46,10 +56,9 @@ def test_seeds_added_to_up_to_three_are_no_second_look(seeds, level):
 
 def test_a_share_stays_undecided_until_so_many_runs():
     def curves(task):
-        fell = (task.seed or 0) >= 2
-        return {"success": [0.5] * 20 + [0.0 if fell else 0.5] * 20}
+        return DOWN if (task.seed or 0) >= 2 else UP
 
-    claim = "StarPO with group-relative advantages collapses on Bandit"
+    claim = "StarPO with group-relative advantages improves, then collapses on Bandit"
     found = judged("figure5", claim, runs_of("figure5", curves, PAPERS))
     assert found.verdict == "undecided"
     needed = found.seeds_needed
@@ -79,10 +88,9 @@ def test_a_share_of_further_runs_is_not_rounded_twice():
     """15 of 22 are 30 of 44, although 15 / 22 * 44 is 29.999999999999996."""
 
     def curves(task):
-        fell = (task.seed or 0) >= 7
-        return {"success": [0.5] * 20 + [0.0 if fell else 0.5] * 20}
+        return DOWN if (task.seed or 0) >= 7 else UP
 
-    claim = "StarPO with group-relative advantages collapses on Bandit"
+    claim = "StarPO with group-relative advantages improves, then collapses on Bandit"
     found = judged("figure5", claim, runs_of("figure5", curves, PAPERS, seeds=22))
     assert found.ours.startswith("15 of 22 runs")
     assert stats.binomtest(30, 44).pvalue <= 0.05 / 2  # adding seeds doubles the p-value
@@ -140,7 +148,7 @@ def test_runs_that_are_there_already_count_where_the_other_cell_has_fewer():
         seed, critic = task.seed or 0, task.cell == "starpo-ppo"
         if critic and seed >= 6:
             return None
-        return {"success": [0.1 + 0.05 * (seed % 6) + 0.07 * critic] * 9}
+        return {"validation/success": [0.1 + 0.05 * (seed % 6) + 0.07 * critic] * 9}
 
     claim = "A critic's peak on Bandit is higher"
     found = judged("figure5", claim, runs_of("figure5", curves, PAPERS, seeds=30))
@@ -160,13 +168,12 @@ def test_only_runs_in_which_it_could_happen_count_towards_a_share():
     """Two of six runs collapsed, both without the sign, so of n runs about a third can tell."""
 
     def curves(task):
-        return {"success": [0.4] * 20 + [0.0 if task.seed in (0, 1) else 0.4] * 20,
-                "reward_std": [0.5] * 40}  # fmt: skip
+        return (DOWN if task.seed in (0, 1) else UP) | {"reward_std": [0.5] * 40}
 
     found = judged(
         "figure6",
-        "On Sokoban the in-group deviation falls before success does",
-        runs_of("figure6", curves),
+        "With a critic on FrozenLake the in-group deviation falls before success does",
+        runs_of("figure6", curves, PAPERS),
     )
     assert found.ours.startswith("0 of 2 runs")
     able = next(n for n in range(2, 100) if stats.binomtest(0, n).pvalue <= 0.05 / 2)
@@ -186,14 +193,14 @@ def test_a_run_without_the_number_does_not_hide_those_with_it():
 
 
 def test_further_runs_and_their_time_are_those_that_are_missing():
-    what = load_reproduction("figure10")
+    what = load_plain("figure10")
     run = SweepRun(what.load_sweep(), Choice(), Path("nowhere"), None)
     states = [
         s._replace(result=make_result(s.task) if s.task.cell != "rollouts-5" else None)
         for s in run.states()
     ]
     results = [s.result for s in states if s.result is not None]
-    verdicts = judge(what, Runs(what.load_sweep(), results))
+    verdicts = judge(what, Runs(sweep_of(what), results))
     cost = Cost(what.load_sweep(), "laptop", states)
     data = claims_data(what, verdicts, states, cost)
     not_run = data[data["verdict"] == "not run"]
@@ -206,7 +213,7 @@ def test_further_runs_and_their_time_are_those_that_are_missing():
 
 def test_runs_without_times_are_no_further_times():
     """Times of nine runs of each cell that would be enough are known of six only."""
-    what = load_reproduction("figure7")
+    what = load_plain("figure7")
     claims = [c for c in what.claims if c.text == "Keeping 25% saves time"]
     what = what.model_copy(update={"claims": claims})
     run = SweepRun(what.load_sweep(), Choice(seeds=9), Path("nowhere"), None)
@@ -218,7 +225,7 @@ def test_runs_without_times_are_no_further_times():
         )
 
     states = [s._replace(result=make_result(s.task, curves=timed(s.task))) for s in run.states()]
-    verdicts = judge(what, Runs(run.sweep, [s.result for s in states]))
+    verdicts = judge(what, Runs(sweep_of(what), [s.result for s in states]))
     (needed,) = [v.seeds_needed for v in verdicts]
     assert needed > 9
     data = claims_data(what, verdicts, states, Cost(run.sweep, "laptop", states))

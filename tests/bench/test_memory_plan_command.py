@@ -75,6 +75,13 @@ def test_plan_that_does_not_fit_says_what_would(capsys, qwen):
     assert said(capsys, *arguments, *shared)[0] == 0
 
 
+def test_plan_of_the_papers_model_needs_no_hub(capsys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, out, _ = said(capsys, "sokoban", "--scale", "paper", "--plan", "--device-memory", "78")
+    assert code == 0
+    assert "Qwen2.5-0.5B-Instruct (494 M weights) on a GPU of 78.0 GiB" in " ".join(out.split())
+
+
 def test_plan_of_a_model_whose_config_is_not_here(capsys):
     code, out, err = said(capsys, "bandit", "model=hf:nobody/nothing", "--plan")
     assert (code, out) == (2, "")

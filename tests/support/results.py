@@ -10,6 +10,9 @@ from ragen_bench.training_sweeps.tasks import Choice, plan
 LEVELS = 256
 PAPERS = ("Bandit", "Sokoban", "FrozenLake")
 """The paper's games."""
+DOWN = {"validation/success": [0.2] + [0.5] * 19 + [0.0] * 20}
+"""Curves of a run that gains and then collapses."""
+UP = {"validation/success": [0.2] + [0.5] * 39}
 SHRINKS = "RAGEN-2: the in-group deviation shrinks in training without a filter"
 
 
@@ -37,16 +40,30 @@ def make_result(task, rates=None, seed_sd=0.0, curves=None, number=0):
         }
     curves = curves or {"success": [0.2, 0.3, 0.4, 0.5], "seconds/total": [2.0] * 4}
     length = len(next(iter(curves.values())))
+    first = 0 if "validation/success" in curves else 1
     return TaskResult(
         task=task, outcomes=outcomes, curves={} if task.seed is None else curves,
-        iterations=[] if task.seed is None else list(range(1, length + 1)),
+        iterations=[] if task.seed is None else list(range(first, first + length)),
         seconds={"train": 8.0, "test": 1.0}, made_with={"python": "3"},
     )  # fmt: skip
 
 
-def results_of(name, rates, seeds=6, games=(), **more):
-    """Results of the sweep of a table: rates by cell, or by cell and test."""
+def load_plain(name):
+    """A table whose claims have no premises on the setting and were never changed."""
     what = load_reproduction(name)
+    plain = {"needs": [], "differs": {}, "supposes": None, "changed": 0}
+    claims = [claim.model_copy(update=plain) for claim in what.claims]
+    return what.model_copy(update={"claims": claims})
+
+
+def sweep_of(what):
+    """The sweep of a table, as if none of its runs had been replaced."""
+    return what.load_sweep().model_copy(update={"replaced": {}})
+
+
+def results_of(name, rates, seeds=6, games=(), **more):
+    """A table and results of its sweep: rates by cell, or by cell and test."""
+    what = load_plain(name)
     games = tuple(games or games_of(what, "laptop"))
     found = []
     for number, task in enumerate(plan(what.load_sweep(), Choice(seeds=seeds, games=games))):
@@ -58,7 +75,7 @@ def results_of(name, rates, seeds=6, games=(), **more):
 
 def judged(name, claim, runs):
     """The verdict on one claim of a table whose only claim it is."""
-    what = load_reproduction(name)
+    what = load_plain(name)
     found = next(c for c in what.claims if c.text == claim)
     (verdict,) = judge(what.model_copy(update={"claims": [found]}), runs)
     return verdict
@@ -68,6 +85,6 @@ def runs_of(name, cells, games=(), seeds=6):
     """Runs of a sweep with curves by cell."""
     what = load_reproduction(name)
     tasks = plan(what.load_sweep(), Choice(seeds=seeds, games=games))
-    return Runs(what.load_sweep(), [
+    return Runs(sweep_of(what), [
         make_result(task, curves=cells(task)) for task in tasks if cells(task) is not None
     ])  # fmt: skip

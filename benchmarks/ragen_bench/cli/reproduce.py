@@ -136,9 +136,14 @@ def _print(report: "Report", style: Format, wide: bool) -> None:
         **{name: plain_rows(data) for name, data in second.items() if data is not None},
     }
     title = report.what.title
-    print_table(report.data, report.table, style, title, report.notes(), facts, wide)
-    if style is Format.TABLE and report.verdicts:
+    if style is not Format.TABLE:
+        print_table(report.data, report.table, style, title, report.notes(), facts, wide)
+        return
+    matrix = report.matrix
+    if matrix is not None:
+        print_table(report.data, matrix[1], style, f"{title}: {matrix[0]}", wide=wide)
+    if report.verdicts:
         print_table(claims, report.claims, style, "Claims", wide=wide)
-    if style is Format.TABLE and report.second_table is not None:
-        title, grid = report.second_table
-        print_table(report.data, grid, style, title, wide=wide)
+    if report.second_table is not None:
+        print_table(report.data, report.second_table[1], style, report.second_table[0], wide=wide)
+    print_table(report.data, report.table, style, title, report.notes(), wide=wide)

@@ -203,10 +203,11 @@ class Pages:
             what=report.what,
             sweep=report.what.load_sweep(),
             notes=report.notes(),
+            matrix=report.matrix,
             claims=report.claims,
             table=report.table,
             second_table=report.second_table,
-            drawing=drawing is not None,
+            caption="" if drawing is None else report.caption,
         )
         if drawing is not None:
             (self._out / "results" / f"{name}.svg").write_text(drawing, encoding="utf-8")

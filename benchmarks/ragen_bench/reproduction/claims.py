@@ -6,6 +6,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from ragen_bench.reproduction.findings import (
     Finding,
@@ -15,6 +16,7 @@ from ragen_bench.reproduction.findings import (
     success_finding,
 )
 from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.premises import failed_premises
 from ragen_bench.reproduction.reproduction_config import (
     Claim,
     Origin,
@@ -23,12 +25,13 @@ from ragen_bench.reproduction.reproduction_config import (
     SuccessClaim,
 )
 from ragen_bench.reproduction.run_measures import SECONDS
-from ragen_bench.stats.paired import ALPHA, holm_exclusive
+from ragen_bench.stats.paired import ALPHA, holm, holm_exclusive
 from ragen_bench.training_sweeps.state import Cost, TaskState
 from ragen_bench.training_sweeps.tasks import SweepTask
 
-Word = Literal["supported", "contradicted", "smaller", "undecided", "not run"]
-"""``smaller``: the effect is less than half of the paper's, and not shown to be there at all."""
+Word = Literal["supported", "contradicted", "smaller", "undecided", "cannot tell", "not run"]
+"""``smaller``: the effect is less than half of the paper's, and not shown to be there at all; ``cannot
+tell``: a premise of the claim does not hold in these runs."""
 WORDS: Final[tuple[Word, ...]] = get_args(Word)
 
 
@@ -48,43 +51,59 @@ class Verdict(NamedTuple):
     """The way to decide it; "" where it is decided."""
     seeds_needed: int = 0
     """Runs of each setting that would decide it; 0 where it is decided, or no number is known or enough."""
+    premise: str = ""
+    """The premise that does not hold, where nothing can be told."""
+    gain: str = ""
+    """The difference of the gains over the initial models, for success."""
+    p: float = math.nan
+    """What ``p_holm`` is of, before it is adjusted over claims."""
+    where: str = ""
+    """Place in the paper."""
 
 
 def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     """Return the verdicts on all claims of a table or figure.
 
-    A claim is supported, or contradicted, where the effect is on its side, or on the other, and the
-    p-value, adjusted by Holm over all claims, also those that were not run, is at most 5%. It is smaller
-    where that is not so, but an effect of half of the paper's size is rejected in the same way. Where seeds
-    were added after verdicts had been made, p-values are corrected for it (`Runs.correction`). Everything
-    else is undecided, also all that is known of one seed only: it says nothing of other seeds. What would
-    decide a claim would do so even if it had the smallest p-value of all, and seeds were added.
+    Where a premise of a claim does not hold, nothing can be told; it counts as one with a p-value of 1, so
+    that no verdict is easier for it. A claim is supported, or contradicted, where the effect is on its side,
+    or on the other, and the p-value, adjusted by Holm over all claims, also those that were not run, is at
+    most 5%. It is smaller where that is not so, but an effect of half of the paper's size is rejected in the
+    same way. Where seeds were added after verdicts had been made, runs were replaced (`Runs.correction`) or
+    the claim was changed, p-values are doubled each time. Everything else is undecided, also all that is
+    known of one seed only: it says nothing of other seeds. What would decide a claim would do so even if it
+    had the smallest p-value of all, and seeds were added.
     """
     factors, later = (
-        [runs.correction(what.cells_of(c), needed_curve(c), further) for c in what.claims]
+        [
+            2**c.changed * runs.correction(what.cells_of(c), needed_curve(c), further)
+            for c in what.claims
+        ]
         for further in (0, 1)
     )
+    premises = [failed_premises(what, claim, runs) for claim in what.claims]
     findings = [
-        _corrected(_find(what, claim, runs), factor)
-        for claim, factor in zip(what.claims, factors, strict=True)
+        _corrected(_find(what, claim, runs), math.nan if premise else factor)
+        for claim, factor, premise in zip(what.claims, factors, premises, strict=True)
     ]
     level = ALPHA / max(len(findings), 1)
-    return [
-        Verdict(
-            claim.text,
-            claim.origin,
-            f.paper,
-            f.ours,
-            f.seeds,
-            float(p),
-            word,
-            *(f.remedy(level / factor) if word in ("undecided", "not run") else Remedy()),
+    verdicts = []
+    for claim, factor, premise, f, (p, half) in zip(
+        what.claims, later, premises, findings, _adjusted(findings), strict=True
+    ):
+        word, of = _word(f, p, half)
+        remedy = (
+            Remedy()
+            if premise or word not in ("undecided", "not run")
+            else f.remedy(level / factor)
         )
-        for claim, factor, f, (p, half) in zip(
-            what.claims, later, findings, _adjusted(findings), strict=True
-        )
-        for word, p in [_word(f, p, half)]
-    ]
+        verdicts.append(
+            Verdict(
+                claim.shown, claim.origin, f.paper, f.ours, f.seeds,
+                float(half if word == "smaller" else p), "cannot tell" if premise else word, *remedy,
+                premise=premise, gain=f.gain, p=of, where=claim.where,
+            )
+        )  # fmt: skip
+    return verdicts
 
 
 def needed_curve(claim: Claim) -> str:
@@ -93,7 +112,7 @@ def needed_curve(claim: Claim) -> str:
     return SECONDS if is_time else ""
 
 
-def _corrected(finding: Finding, factor: int) -> Finding:
+def _corrected(finding: Finding, factor: float) -> Finding:
     both = np.minimum(factor * np.array([finding.p_value, finding.p_half]), 1.0)
     return finding._replace(p_value=float(both[0]), p_half=float(both[1]))
 
@@ -115,12 +134,12 @@ def _adjusted(findings: Sequence[Finding]) -> list[tuple[float, float]]:
 
 
 def _word(finding: Finding, p: float, half: float) -> tuple[Word, float]:
-    """Return the verdict and the p-value that it rests on."""
+    """Return the verdict and the p-value that it rests on, before adjustment."""
     if math.isnan(p):
         return ("undecided" if finding.ours else "not run"), p
     if p <= ALPHA:
-        return ("supported" if finding.favourable else "contradicted"), p
-    return ("smaller", half) if half <= ALPHA else ("undecided", p)
+        return ("supported" if finding.favourable else "contradicted"), finding.p_value
+    return ("smaller", finding.p_half) if half <= ALPHA else ("undecided", finding.p_value)
 
 
 def _find(what: Reproduction, claim: Claim, runs: Runs) -> Finding:
@@ -137,13 +156,16 @@ def claims_data(
     """Return a row for each claim: the fields of `Verdict`, and what follows.
 
     ``further_runs`` is how many runs are missing to decide a claim, those of all its settings together, and
-    ``core_hours`` their time on one core; 0 and nan where no number of runs is known that would.
+    ``core_hours`` their time on one core; 0 and nan where no number of runs is known that would, or a game
+    is not one of the scale's.
     """
     data = pd.DataFrame(verdicts, columns=Verdict._fields)
+    planned = {(state.task.game, state.task.cell) for state in states}
     missing = [
         [
             cost.whole(task)
             for cell in what.cells_of(claim)
+            if cell in planned
             for task, done in [_runs(states, *cell, needed_curve(claim))]
             for _ in range(verdict.seeds_needed - done)
         ]
@@ -152,6 +174,16 @@ def claims_data(
     data["further_runs"] = list(map(len, missing))
     data["core_hours"] = [_hours(seconds) for seconds in missing]
     return data
+
+
+def over_all(p_values: Sequence[float]) -> tuple[list[bool], list[bool]]:
+    """Return which claims are decided over all tables at once: by Holm, and at 5% false discoveries.
+
+    Args:
+        p_values: Of all claims; nan where nothing can be tested, which counts as 1.
+    """
+    filled = np.nan_to_num(np.array(p_values, dtype=np.float64), nan=1.0)
+    return list(holm(filled) <= ALPHA), list(stats.false_discovery_control(filled) <= ALPHA)
 
 
 def _runs(states: Sequence[TaskState], game: str, cell: str, curve: str) -> tuple[SweepTask, int]:

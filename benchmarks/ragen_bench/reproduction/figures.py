@@ -1,4 +1,4 @@
-"""Draw the curves of a sweep, or where its training collapses."""
+"""Draw the curves of a sweep, or where success in training falls."""
 
 import math
 import statistics
@@ -15,7 +15,7 @@ from ragen_bench.console.drawings import STYLE, svg_of
 from ragen_bench.console.formats import Grid, number
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction
-from ragen_bench.reproduction.run_measures import WINDOW, collapsed_at, curve, smoothed
+from ragen_bench.reproduction.run_measures import WINDOW, curve, fell_at, smoothed
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.training_sweeps.results import TaskResult
 from ragen_bench.training_sweeps.sweep_config import Sweep
@@ -39,39 +39,87 @@ _LABELS: Final = {
     "gradient/bucket1/entropy": "entropy's gradient,\nsmallest deviations",
     "gradient/bucket6/entropy": "entropy's gradient,\nlargest deviations",
 }
+_MOST_LINES: Final = 4
+"""Lines of a panel."""
 _DASHES: Final[Any] = {"as published": ("-", (0, (5, 1))), "controlled": ("--", ":", "-.")}
+
+
+def has_paper_row(what: Reproduction) -> bool:
+    """Return whether a drawing begins with what can be read off the paper's."""
+    return bool(what.published or what.steps)
+
+
+def panels_of(what: Reproduction, runs: Runs) -> list[list[str]]:
+    """Return the cells that were run by panel, at most four in each."""
+    run = {r.task.cell for r in runs.results if r.task.seed is not None}
+    cells = [cell for cell in runs.sweep.cells if cell in run]
+    lines = what.lines or [cells[i : i + _MOST_LINES] for i in range(0, len(cells), _MOST_LINES)]
+    return [here for line in lines if (here := [cell for cell in line if cell in run])]
 
 
 def draw_curves(what: Reproduction, runs: Runs) -> str | None:
     """Return the drawing as SVG, or None if no cell was trained.
 
-    Lines are means over seeds of curves averaged over five iterations, bands reach from the lowest to the
-    highest seed, a cross marks the iteration at which a run had collapsed. Cells of one family have one
-    colour; dashes mark controlled ones. Thin lines beside success are random play, the model before training
-    and the optimum on the test levels, where all cells play under the same settings. Tests sample at a lower
-    temperature than training, so a model begins below its line.
+    The first row shows the paper's points of success, or the steps of its signs, where they can be read off.
+    Below, lines are means over seeds of curves averaged over five iterations, bands reach from the lowest to
+    the highest seed, a cross marks the iteration at which success in training had fallen. Cells of one family
+    have one colour; dashes mark controlled ones. Thin lines beside success are random play, the model before
+    training and the optimum on the test levels, where all cells play under the same settings. Tests sample at
+    a lower temperature than training, so a model begins below its line.
     """
+    of_paper = {curve.game for curve in what.published} | {
+        game for at in what.steps.values() for game in at
+    }
     games = list(dict.fromkeys(column.train for column in what.columns))
-    games = [game for game in games if any(runs.of(game, cell) for cell in runs.sweep.cells)]
-    if not games:
+    trained = [game for game in games if any(runs.of(game, cell) for cell in runs.sweep.cells)]
+    if not trained:
         return None
+    games = [game for game in games if game in {*trained, *of_paper}]
+    ours = [(metric, cells) for metric in what.curves for cells in panels_of(what, runs)]
+    above = has_paper_row(what)
     with mpl.rc_context(STYLE):
-        size = (4.0 * len(games) + 1.6, 2.5 * len(what.curves) + 0.3)
+        size = (4.0 * len(games) + 1.6, 2.5 * (len(ours) + above) + 0.3)
         figure = Figure(figsize=size, layout="constrained")
-        panels = figure.subplots(len(what.curves), len(games), squeeze=False)
-        for row, metric in enumerate(what.curves):
-            for panel, game in zip(panels[row], games, strict=True):
-                _draw_panel(panel, runs, game, metric, what.passes)
+        panels = figure.subplots(len(ours) + above, len(games), squeeze=False)
+        for panel, game in zip(panels[0], games, strict=True):
+            panel.set_title(game)
+            if above:
+                _draw_paper(panel, what, runs, game)
+        for row, (metric, cells) in zip(panels[above:], ours, strict=True):
+            for panel, game in zip(row, games, strict=True):
+                _draw_panel(panel, runs, game, metric, cells, what.passes)
                 if metric == "success":
                     _draw_references(panel, runs, game)
-                panel.set_title(game if row == 0 else "")
-            panels[row][0].set_ylabel(_LABELS.get(metric, metric))
+            row[0].set_ylabel(_LABELS.get(metric, metric))
+        if above:
+            panels[0][0].set_ylabel("the paper's success, %")
         handles = dict(
             pair for panel in panels.flat
             for pair in zip(*reversed(panel.get_legend_handles_labels()), strict=True)
         )  # fmt: skip
         figure.legend(list(handles.values()), list(handles), loc="outside right upper")
         return svg_of(figure)
+
+
+def _draw_paper(panel: Any, what: Reproduction, runs: Runs, game: str) -> None:
+    styles = line_styles(runs.sweep)
+    for curve_ in what.published:
+        if curve_.game == game:
+            colour, dash = styles[curve_.cell]
+            x, y = zip(*curve_.points, strict=True)
+            panel.plot(x, y, dash, color=colour, label=curve_.cell, marker="o", markersize=4)
+    for i, (sign, at) in enumerate(what.steps.items()):
+        if game in at:
+            panel.axvline(at[game], color=f"C{i}", linestyle=":")
+            panel.annotate(
+                f"{sign}, {at[game]}", (at[game], 0.95 - 0.12 * i), (3, 0), fontsize=7, color=f"C{i}",
+                xycoords=("data", "axes fraction"), textcoords="offset points",
+            )  # fmt: skip
+    panel.set(xlabel="step", xlim=(0, 205))
+    if what.published:
+        panel.set_ylim(bottom=0)
+    else:
+        panel.set_yticks([])
 
 
 def line_styles(sweep: Sweep) -> dict[str, tuple[str, Any]]:
@@ -115,9 +163,13 @@ def _draw_references(panel: Any, runs: Runs, game: str) -> None:
     panel.set_ylim(top=max(panel.get_ylim()[1], *(1.1 * value for value in known.values()), 0))
 
 
-def _draw_panel(panel: Any, runs: Runs, game: str, metric: str, passes: bool) -> None:
+def _draw_panel(
+    panel: Any, runs: Runs, game: str, metric: str, cells: Sequence[str], passes: bool
+) -> None:
     styles = line_styles(runs.sweep)
-    for cell in runs.sweep.cells:
+    if not any(runs.of(game, cell) for cell in cells):
+        panel.annotate("not run", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.45")
+    for cell in cells:
         results = runs.of(game, cell)
         iterations, lines = _together(results, metric)
         if not len(lines):
@@ -134,7 +186,7 @@ def _draw_panel(panel: Any, runs: Runs, game: str, metric: str, passes: bool) ->
             x, lines.min(axis=0), lines.max(axis=0), color=colour, alpha=0.15, linewidth=0
         )
         for result, line in zip(results, lines, strict=True):
-            at = collapsed_at(result)
+            at = fell_at(result)
             if at is not None:
                 panel.plot(at * epochs, np.interp(at * epochs, x, line), "x", color=colour)
     panel.set_xlabel("passes over the rollouts" if passes else "iteration")
@@ -163,7 +215,7 @@ def tabulate_phase(what: Reproduction, runs: Runs) -> pd.DataFrame | None:
     """Return a row for each trained cell, or None if there are none.
 
     Columns: ``trained_on``, ``method``; ``optimizer_steps`` of most iterations, fewer where a filter leaves
-    groups out, and ``learning_rate``; ``seeds``, and how many of them ``collapsed`` in training;
+    groups out, and ``learning_rate``; ``seeds``, and of how many of them success in training had ``fallen``;
     ``success``, ``lowest`` and ``highest`` of the seeds on the first test of the game, in [0, 1].
     """
     if what.phase is None:
@@ -188,7 +240,7 @@ def _point(results: list[TaskResult], test: str) -> dict[str, Any]:
         "optimizer_steps": round(statistics.median(steps)),
         "learning_rate": results[0].task.train.update.learning_rate,
         "seeds": len(results),
-        "collapsed": sum(collapsed_at(result) is not None for result in results),
+        "fallen": sum(fell_at(result) is not None for result in results),
         "success": sum(rates) / len(rates),
         "lowest": min(rates),
         "highest": max(rates),
@@ -196,7 +248,7 @@ def _point(results: list[TaskResult], test: str) -> dict[str, Any]:
 
 
 def phase_grid(data: pd.DataFrame) -> Grid:
-    """Return the table for people: by learning rate, success in percent and how many runs collapsed."""
+    """Return the table for people: by learning rate, success in percent and how many runs fell."""
     rates = sorted(set(data["learning_rate"]))
     several = data["trained_on"].nunique() > 1
     header = ["method", "optimizer steps", *(f"rate {rate:g}" for rate in rates)]
@@ -209,7 +261,7 @@ def phase_grid(data: pd.DataFrame) -> Grid:
 
 
 def _shown(row: dict[Any, Any]) -> str:
-    return f"{number(100 * row['success'], 1)}, {row['collapsed']} of {row['seeds']}"
+    return f"{number(100 * row['success'], 1)}, {row['fallen']} of {row['seeds']}"
 
 
 def draw_phase(data: pd.DataFrame) -> str:
@@ -242,7 +294,7 @@ def _draw_map(axis: Any, title: str, part: pd.DataFrame, top: float) -> Any:
     for row in part.to_dict("records"):
         place = (rates.index(row["learning_rate"]), steps.index(row["optimizer_steps"]))
         light = "white" if 100 * row["success"] > 0.6 * top else "black"
-        text = f"{number(100 * row['success'], 1)}%\n{row['collapsed']} of {row['seeds']} collapsed"
+        text = f"{number(100 * row['success'], 1)}%\n{row['fallen']} of {row['seeds']} fell"
         axis.annotate(text, place, ha="center", va="center", fontsize=7, color=light)
     axis.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
     axis.set_yticks(range(len(steps)), [str(count) for count in steps])

@@ -12,6 +12,7 @@ from scipy import stats
 from ragen_bench.console.formats import number, percent
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
+    Column,
     Reproduction,
     ScalarClaim,
     ShareClaim,
@@ -27,7 +28,7 @@ from ragen_bench.stats.mixed_effects import (
 from ragen_bench.stats.permutation import permutation_p, sign_flip_p, smallest_p
 from ragen_bench.stats.power import MOST_SEEDS, seeds_for
 from ragen_bench.training_sweeps.results import TaskResult
-from ragen_bench.training_sweeps.tasks import Choice
+from ragen_bench.training_sweeps.tasks import INITIAL, Choice
 
 ONE_SEED: Final = "at least 2 seeds, to see how much they differ"
 _SAME: Final = "if the effect stays as it is"
@@ -121,10 +122,12 @@ class Finding(NamedTuple):
     """The way to decide it if it is undecided, by the level at which it must be tested."""
     p_half: float = math.nan
     """Of an effect of at least half of the paper's; nan where the paper prints none on the claim's side."""
+    gain: str = ""
+    """The difference of the gains over the initial models, for success."""
 
 
 _POINTS: Final = 5.0
-"""Difference that is worth finding where the paper prints none."""
+"""Difference that is worth finding where the paper prints none, and within which success is about equal."""
 
 
 def _lacking(runs: Runs, games: Iterable[str], cells: Iterable[str]) -> Remedy | None:
@@ -135,38 +138,79 @@ def _lacking(runs: Runs, games: Iterable[str], cells: Iterable[str]) -> Remedy |
     return Remedy(f"runs of {' and '.join(dict.fromkeys(missing))}", Choice.seeds)
 
 
+def success_gap(
+    what: Reproduction, claim: SuccessClaim, runs: Runs, over_initial: bool = False
+) -> Difference | None:
+    """Return the difference of success, or of gains over the initial models; None where one is missing."""
+    sides = _success_sides(what, claim, runs, over_initial)
+    return None if sides is None else mixed_effects_rate_difference(*sides)
+
+
+def _success_sides(
+    what: Reproduction, claim: SuccessClaim, runs: Runs, over_initial: bool = False
+) -> tuple[FloatArray, FloatArray] | None:
+    def of(column: Column, cell: str) -> FloatArray | None:
+        sample, initial = runs.sample(column, cell), runs.control(column, cell, INITIAL)
+        if not over_initial or sample is None:
+            return sample
+        return None if initial is None else sample - initial
+
+    columns = what.columns_of(claim)
+    more, less = (
+        joined([of(column, cell) for column in columns]) for cell in (claim.more, claim.less)
+    )
+    return None if more is None or less is None else (more, less)
+
+
 def success_finding(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     """Return by how much one cell solves more levels than another."""
-    columns = range(len(what.columns)) if claim.columns is None else claim.columns
-    sides = [
-        joined([runs.sample(what.columns[i], cell) for i in columns])
-        for cell in (claim.more, claim.less)
-    ]
-    printed = _printed(what, claim, columns)
+    printed = printed_gap(what, claim)
     paper = "" if printed is None else f"{printed:+.1f} points"
-    if sides[0] is None or sides[1] is None:
-        games = [what.columns[i].train for i in columns]
+    sides = _success_sides(what, claim, runs)
+    if sides is None:
+        games = [column.train for column in what.columns_of(claim)]
         missing = _lacking(runs, games, (claim.more, claim.less))
         return Finding(False, math.nan, paper, "", remedy=lambda _: missing or Remedy())
-    difference = mixed_effects_rate_difference(sides[0], sides[1])
-    low, high = (100 * bound for bound in difference.interval[1:])
-    ours = f"{100 * difference.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
-    favourable = difference.interval.estimate > 0
-    seeds = min(difference.seeds)
+    difference = mixed_effects_rate_difference(*sides)
+    _, low, high = difference.interval
+    gain = success_gap(what, claim, runs, over_initial=True)
+    shown = "" if gain is None else _points(gain)
+    favourable, seeds = difference.interval.estimate > 0, min(difference.seeds)
+    if claim.equal:
+        favourable = abs(100 * difference.interval.estimate) < _POINTS
     if seeds < 2:
-        return Finding(favourable, math.nan, paper, ours, seeds, lambda _: Remedy(ONE_SEED))
-    outside = printed is not None and not low <= printed <= high
-    half = math.nan
-    if printed is not None and printed > 0:
+        one = Remedy(ONE_SEED)
+        return Finding(
+            favourable, math.nan, paper, _points(difference), seeds, lambda _: one, gain=shown
+        )
+    outside = printed is not None and not low <= printed / 100 <= high
+    half, p_value = math.nan, difference.p_value
+    if claim.equal:
+        p_value = _p_of_equal(sides, favourable)
+    elif printed is not None and printed > 0:
         below = mixed_effects_difference(sides[0] - printed / 200, sides[1])
         half = below.p_value if below.interval.estimate < 0 else 1.0
 
     def remedy(alpha: float) -> Remedy:
         needed = _seeds_needed(difference, abs(printed) if printed else None, alpha)
         text = f"the paper's size is outside the interval; {needed.text}"
-        return needed._replace(text=text) if outside else needed
+        return needed._replace(text=text) if outside and not claim.equal else needed
 
-    return Finding(favourable, difference.p_value, paper, ours, seeds, remedy, half)
+    return Finding(favourable, p_value, paper, _points(difference), seeds, remedy, half, shown)
+
+
+def _points(difference: Difference) -> str:
+    estimate, low, high = (100 * bound for bound in difference.interval)
+    return f"{estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
+
+
+def _p_of_equal(sides: tuple[FloatArray, FloatArray], within: bool) -> float:
+    """Return the p-value of success that differs by less than five points, or else by more."""
+    bounds = [
+        mixed_effects_difference(sides[0] - sign * _POINTS / 100, sides[1]).p_value
+        for sign in (1, -1)
+    ]
+    return max(bounds) if within else min(bounds)
 
 
 def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:
@@ -187,14 +231,13 @@ def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:
     return np.concatenate([mean + usual / t.shape[1] * (t - mean) for t in tests], axis=1)
 
 
-def _printed(what: Reproduction, claim: SuccessClaim, columns: Sequence[int]) -> float | None:
+def printed_gap(what: Reproduction, claim: SuccessClaim) -> float | None:
     """Return the paper's difference in points, mean over columns, or None where it prints none."""
-    rows = [what.paper.get(cell) for cell in (claim.more, claim.less)]
-    if rows[0] is None or rows[1] is None:
+    more, less = (what.paper.get(cell) for cell in (claim.more, claim.less))
+    if more is None or less is None:
         return None
-    gaps = [
-        a - b for i in columns if (a := rows[0][i]) is not None and (b := rows[1][i]) is not None
-    ]
+    columns = range(len(what.columns)) if claim.columns is None else claim.columns
+    gaps = [a - b for i in columns if (a := more[i]) is not None and (b := less[i]) is not None]
     return sum(gaps) / len(gaps) if gaps else None
 
 
@@ -235,11 +278,8 @@ _CHANGES: Final = {
 """Scalars that are logarithms of a ratio, and what follows the percentage."""
 _CORRELATIONS: Final = (
     "information-success", "entropy-success", "information-over-entropy",
-    "policy-rise", "entropy-rise", "divergence-rise", "policy-over-entropy",
+    "policy-rise", "entropy-rise", "divergence-rise",
 )  # fmt: skip
-_SHARES: Final = ("peak", "last", "clipped")
-_SETTLED: Final = ("updates", "clipped")
-"""Scalars that can follow from the settings alone; if one is the same in all runs, that is not chance."""
 
 
 def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
@@ -259,8 +299,6 @@ def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
         p_value = _p_of_mean(sides[0])
     else:
         favourable, p_value = means[0] > means[1], _p_of_means(sides[0], sides[1])
-    if claim.scalar in _SETTLED and not any(map(np.ptp, sides)):
-        p_value = float(len(sides) == 2 and means[0] == means[1])
     fewest = min(map(len, numbers))
     if seeds < 2:
         needed = Remedy(ONE_SEED if fewest < 2 else _LONGER)
@@ -371,7 +409,7 @@ def _with_unit(claim: ScalarClaim, value: float) -> str:
         return f"{value:+.2f}"
     if claim.scalar == "template":
         return f"{100 * value:+.1f} points"
-    if claim.scalar in _SHARES:
+    if claim.scalar == "peak":
         return f"{percent(value)}%"
     return number(value) + (" s" if claim.scalar == "seconds" else "")
 
@@ -384,7 +422,7 @@ def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
         return Finding(False, math.nan, "", "", remedy=lambda _: missing)
     count, able = _counted(claim, results)
     if not able:
-        none = f"none of {len(results)} runs collapsed"
+        none = f"in none of {len(results)} runs it could"
         return Finding(False, math.nan, "", none, len(results), lambda _: Remedy(_LONGER))
     if claim.less is not None:
         return _compared(claim, runs, count, able)

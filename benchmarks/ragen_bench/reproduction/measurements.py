@@ -41,14 +41,20 @@ class Runs:
     ) -> int:
         """Return the factor of p-values on cells, pairs (game, cell): doubled each time seeds were added.
 
+        It is also doubled each time runs of a cell were replaced.
+
         Only runs with the curve count, if one is named. With ``further`` it is what the factor will be once
         seeds have been added that many times more.
 
         Verdicts on n seeds, and on more only if these decided nothing, are false with a chance of up to
         5% + 5% / 2 + 5% / 4 + ..., so never above 10%, however often seeds are added and why.
         """
-        looks = [len(self._counts(cell, curve)) + further for cell in cells]
-        return int(2 ** (max([1, *looks]) - 1))
+        looks = [
+            max(len(self._counts(cell, curve)) + further, 1)
+            + self.sweep.replaced.get("/".join(cell), 0)
+            for cell in cells
+        ]
+        return int(2 ** (max(looks, default=1) - 1))
 
     def extended(self, games: Container[str]) -> dict[tuple[str, str], list[int]]:
         """Return the numbers of seeds of cells to which seeds were added, by game and cell; 0 is unknown."""

@@ -39,20 +39,18 @@ def paper_notes(tests: Iterable[str]) -> list[str]:
 
 
 Scalar = Literal[
-    "seconds", "thought", "reply", "template", "deviation", "kept", "peak", "last", "clipped", "updates",
-    "information-success", "entropy-success", "information-over-entropy",
-    "policy-rise", "entropy-rise", "divergence-rise", "policy-over-entropy",
+    "seconds", "thought", "reply", "template", "deviation", "kept", "peak", "fall",
+    "information-success", "entropy-success", "information-over-entropy", "policy-rise", "entropy-rise",
+    "divergence-rise",
 ]  # fmt: skip
 """A number of one run; see `ragen_bench.reproduction.run_measures`."""
 Event = Literal[
-    "collapse",
-    "early-sign",
-    "entropy-first",
-    "information-first",
-    "gradient-spike",
-    "valid-template",
-]
+    "collapse", "deviation-first", "deviation-together", "entropy-wanders", "entropy-decays",
+    "gradient-spike", "information-first", "valid-template",
+]  # fmt: skip
 """Something that happens in a run; see `ragen_bench.reproduction.run_measures`."""
+Structure = Literal["turns", "critic", "divergence", "filter", "pretrained"]
+"""A part of the paper's setting; see `ragen_bench.reproduction.premises`."""
 Origin = Literal["RAGEN", "RAGEN-2", "own"]
 """Source of a claim; "own" is a question or a control of this project, which the papers do not have."""
 
@@ -71,8 +69,43 @@ class Column(_Model):
 
 
 class _Claim(_Model):
+    """A claim with its premises; where one of them fails, no verdict is given."""
+
     text: str
     origin: Origin = "RAGEN"
+    where: str = ""
+    """Section and figure or table of the paper; "" for own questions only."""
+    needs: list[Structure] | None = None
+    """Parts of the paper's setting that it is about; None for turns, or for nothing in own questions."""
+    differs: dict[Structure, str] = Field(default_factory=dict)
+    """Those that are not as in the paper and do not matter: the words that say so as a part of the claim."""
+    supposes: Literal["learns", "collapses"] | None = None
+    """What the baseline must have done on held-out levels: end above the initial model, or gain and then
+    collapse."""
+    baseline: Name | None = None
+    """The cell that this is about; None for that in ``less`` of success claims, else the first named."""
+    changed: int = Field(default=0, ge=0)
+    """How often it was changed, or first made, after runs that decide it existed (docs/claims-history.md)."""
+
+    @model_validator(mode="after")
+    def _check_source(self) -> "_Claim":
+        if (self.origin == "own") == bool(self.where):
+            raise ValueError(
+                f"where is '{self.where}', but claims of a paper need their place, own questions have none"
+            )
+        return self
+
+    @property
+    def shown(self) -> str:
+        """The claim with the differences to the paper's setting that it names."""
+        return ", ".join([self.text, *self.differs.values()])
+
+    @property
+    def needed(self) -> list[Structure]:
+        """Parts of the paper's setting that must be there."""
+        default: list[Structure] = [] if self.origin == "own" else ["turns"]
+        needs = default if self.needs is None else self.needs
+        return [part for part in needs if part not in self.differs]
 
 
 class SuccessClaim(_Claim):
@@ -83,6 +116,8 @@ class SuccessClaim(_Claim):
     less: Name
     columns: list[int] | None = None
     """Numbers of the table's columns that are taken together; None for all."""
+    equal: bool = False
+    """Whether the claim is that they differ by less than five points."""
 
 
 class ScalarClaim(_Claim):
@@ -143,6 +178,15 @@ class Stages(_Model):
         return self
 
 
+class Published(_Model):
+    """A curve of the paper, read off by eye."""
+
+    game: Name
+    cell: Name
+    points: list[Annotated[list[float], Field(min_length=2, max_length=2)]]
+    """Steps and success in percent."""
+
+
 class Phase(_Model):
     """A second table and the drawing: where training collapses, by learning rate and optimizer steps."""
 
@@ -167,6 +211,12 @@ class Reproduction(_Model):
     """Meaning of the paper's numbers."""
     curves: list[str] = Field(default_factory=lambda: ["success"])
     """The metrics of training that are drawn."""
+    lines: list[list[Name]] = Field(default_factory=list)
+    """Cells that are drawn together, at most four to a panel; none for one panel of all."""
+    published: list[Published] = Field(default_factory=list)
+    """The paper's curves of success."""
+    steps: dict[str, dict[Name, int]] = Field(default_factory=dict)
+    """By sign and game: the step at which the paper sees it."""
     passes: bool = False
     """Whether curves are drawn by passes over the rollouts, for cells that differ in those."""
     stages: Stages | None = None
@@ -181,6 +231,8 @@ class Reproduction(_Model):
         staged = [] if self.stages is None else self.stages.paper.values()
         named = [*self.paper, *(name for claim in self.claims for name in _cells(claim))]
         named += [name for cells_of_game in staged for name in cells_of_game]
+        named += [curve.cell for curve in self.published]
+        named += [name for line in self.lines for name in line]
         for name in named:
             if name not in cells:
                 raise ValueError(f"unknown cell '{name}'; known are {', '.join(cells)}")
@@ -200,11 +252,14 @@ class Reproduction(_Model):
         """Return its sweep."""
         return load_sweep(self.sweep)
 
+    def columns_of(self, claim: SuccessClaim) -> list[Column]:
+        """Return the columns that a claim takes together."""
+        return self.columns if claim.columns is None else [self.columns[i] for i in claim.columns]
+
     def cells_of(self, claim: Claim) -> list[tuple[str, str]]:
         """Return the games and cells whose runs decide a claim, each once."""
         if isinstance(claim, SuccessClaim):
-            columns = range(len(self.columns)) if claim.columns is None else claim.columns
-            games = [self.columns[i].train for i in columns]
+            games = [column.train for column in self.columns_of(claim)]
         else:
             games = [claim.train]
         return list(dict.fromkeys((game, cell) for game in games for cell in _cells(claim)))
@@ -212,7 +267,7 @@ class Reproduction(_Model):
 
 def _cells(claim: Claim) -> list[str]:
     first = claim.cell if isinstance(claim, ShareClaim) else claim.more
-    return [cell for cell in (first, claim.less) if cell is not None]
+    return list(dict.fromkeys(c for c in (first, claim.less, claim.baseline) if c is not None))
 
 
 def bundled_reproductions() -> list[str]:

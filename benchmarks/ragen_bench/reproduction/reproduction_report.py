@@ -14,7 +14,14 @@ from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, claims_data, judge
-from ragen_bench.reproduction.figures import draw_curves, draw_phase, phase_grid, tabulate_phase
+from ragen_bench.reproduction.figures import (
+    draw_curves,
+    draw_phase,
+    has_paper_row,
+    panels_of,
+    phase_grid,
+    tabulate_phase,
+)
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
     Column,
@@ -26,6 +33,7 @@ from ragen_bench.reproduction.reproduction_config import (
 )
 from ragen_bench.reproduction.success_table import (
     claims_grid,
+    matrix_grid,
     stages_grid,
     table_grid,
     tabulate,
@@ -45,20 +53,22 @@ def render_page(
     title: str,
     scale: str,
     notes: list[str],
+    matrix: tuple[str, Grid] | None,
     claims: Grid,
     table: Grid,
     second_table: tuple[str, Grid] | None,
-    drawing: str | None,
+    drawing: tuple[str, str] | None,
     episodes: list[tuple[str, list[Episode]]],
 ) -> str:
-    """Return the page; it runs no script and asks for nothing elsewhere."""
+    """Return the page, on which a drawing has a caption; it runs no script and asks for nothing elsewhere."""
     environment = jinja2.Environment(loader=jinja2.PackageLoader("ragen_bench"), autoescape=True)
     source = None
     if drawing is not None:
-        source = "data:image/svg+xml;base64," + base64.b64encode(drawing.encode()).decode()
+        source = "data:image/svg+xml;base64," + base64.b64encode(drawing[0].encode()).decode()
     return environment.get_template("reproduction.html.j2").render(
-        title=title, scale=scale, notes=notes, claims=claims, table=table,
-        second_table=second_table, drawing=source, episodes=episodes,
+        title=title, scale=scale, notes=notes, matrix=matrix, claims=claims, table=table,
+        second_table=second_table, drawing=source, caption=drawing[1] if drawing else "",
+        episodes=episodes,
     )  # fmt: skip
 
 
@@ -134,13 +144,19 @@ class Report:
         return claims_grid(self.claims_data)
 
     @property
-    def second_table(self) -> tuple[str, Grid] | None:
-        """The stages of a metric, or the map of collapses, with a title; None without either."""
+    def matrix(self) -> tuple[str, Grid] | None:
+        """The paper's table with our numbers beside its own, with a title; None where it has none."""
         if self.what.stages is not None and self.stages_data is not None:
             return self.what.stages.title, stages_grid(self.stages_data)
-        if self.what.phase is not None and self.phase_data is not None:
-            return self.what.phase.title, phase_grid(self.phase_data)
-        return None
+        grid = matrix_grid(self.what, self.data)
+        return None if grid is None else ("The paper's numbers, and ours", grid)
+
+    @property
+    def second_table(self) -> tuple[str, Grid] | None:
+        """The map of falls in training, with a title; None where there is none."""
+        if self.what.phase is None or self.phase_data is None:
+            return None
+        return self.what.phase.title, phase_grid(self.phase_data)
 
     @property
     def drawing(self) -> str | None:
@@ -148,6 +164,21 @@ class Report:
         if self.what.phase is not None:
             return None if self.phase_data is None else draw_phase(self.phase_data)
         return draw_curves(self.what, self._runs)
+
+    @property
+    def caption(self) -> str:
+        """What the drawing shows."""
+        if self.what.phase is not None:
+            return "Success after training, and runs whose success in training fell below half of its best."
+        lines = "; ".join(", ".join(cells) for cells in panels_of(self.what, self._runs))
+        first = (
+            "First row: the paper's points, read off by eye. " if has_paper_row(self.what) else ""
+        )
+        return (
+            f"{first}Lines of ours: {lines}. They are means over seeds, averaged over five iterations; bands "
+            "reach from the lowest to the highest seed; a cross marks where success in training fell below "
+            "half of its best for good."
+        )
 
     def notes(self) -> list[str]:
         """Return the notes below the table."""
@@ -186,10 +217,20 @@ class Report:
             f"{game} {cell} ({', '.join(str(count or 'unknown') for count in counts)})"
             for (game, cell), counts in self._runs.extended(games).items()
         ]
-        if not cells:
-            return []
-        listed = ", ".join(cells)
-        return [f"p-values are doubled each time that seeds were added after verdicts: {listed}"]
+        notes = []
+        if cells:
+            listed = ", ".join(cells)
+            notes = [
+                f"p-values are doubled each time that seeds were added after verdicts: {listed}"
+            ]
+        replaced = [
+            name.replace("/", " ")
+            for name in self._run.sweep.replaced
+            if name.partition("/")[0] in games
+        ]
+        if replaced:
+            notes.append(f"and each time that runs were replaced: {', '.join(replaced)}")
+        return notes
 
     def _other_sampling(self) -> list[str]:
         """Return a note on each agent that was not sampled as the cells were."""
@@ -204,18 +245,16 @@ class Report:
         )
 
     def markdown(self) -> str:
-        """Return table, claims and notes as Markdown."""
-        scale = self._run.choice.name
-        parts = [
-            f"**{self.what.title}** (scale {scale})\n",
-            markdown(self.table),
-            "".join(f"{note[0].upper()}{note[1:]}.\n" for note in self.notes()),
-        ]
-        if self.verdicts:
-            parts.append(markdown(self.claims))
+        """Return the paper's table, claims, numbers and notes as Markdown."""
+        parts = [f"**{self.what.title}** (scale {self._run.choice.name})\n"]
+        for each in (self.matrix, ("Claims", self.claims) if self.verdicts else None):
+            if each is not None:
+                parts += [f"{each[0]}:\n", markdown(each[1])]
+        parts += ["Numbers:\n", markdown(self.table)]
         if self.second_table is not None:
             title, grid = self.second_table
             parts += [f"{title}:\n", markdown(grid)]
+        parts.append("".join(f"{note[0].upper()}{note[1:]}.\n" for note in self.notes()))
         return "\n".join(part for part in parts if part)
 
     def write(self, folder: Path) -> list[Path]:
@@ -253,8 +292,8 @@ class Report:
     def _page(self, drawing: str | None) -> str:
         """Return the page; with its episodes it is too large to be kept with results."""
         return render_page(
-            self.what.title, self._run.choice.name, self.notes(), self.claims, self.table, self.second_table,
-            drawing,
+            self.what.title, self._run.choice.name, self.notes(), self.matrix, self.claims, self.table,
+            self.second_table, None if drawing is None else (drawing, self.caption),
             sample_episodes(self._run.root, self._states, self.what.columns),
         )  # fmt: skip
 

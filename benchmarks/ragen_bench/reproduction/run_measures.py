@@ -15,22 +15,30 @@ from ragen_bench.training_sweeps.results import TaskResult
 
 SECONDS: Final = "seconds/total"
 """The curve of the times of iterations."""
+VALIDATION: Final = "validation/success"
 WINDOW: Final = 5
 """Iterations over which curves are averaged before anything is read off them."""
 _FALLEN: Final = 0.5
 """Below this share of its best, or of where it began, a curve has fallen."""
+_HIGH: Final = 0.8
+"""A curve begins its fall where it is for the last time above this share of its best."""
 _LEAST: Final = 0.05
-"""Success that a run must have reached before it can collapse."""
+"""Success in training that a run must have reached before it can fall."""
+_GAIN: Final = 0.1
+"""Rise of validation success over the initial model from which on a run has gained."""
+_STEADY: Final = -0.8
+"""Rank correlation of entropy and iteration down to which entropy does not decay steadily."""
 _NOTHING_LEFT: Final = 0.01
 """Share of where it began that a curve is taken to have ended at if it ended at 0."""
 _SPIKE: Final = 5.0
-"""Above this many times the median of the iterations before, a gradient norm is a spike."""
+"""Above this many times the median of the iterations before, and above the norm at which gradients are
+clipped, a gradient norm is a spike."""
 _VALID: Final = 0.9
 """Share of replies from which on their format is taken to hold."""
 _BUCKETS: Final = range(1, BUCKETS + 1)
 _NOTHING: Final = 1e-4
 """Gradients whose norms differ by no more are rounding, such as that of the divergence before any step."""
-_INFORMATION: Final = "information/first/thought/mutual_information"
+INFORMATION: Final = "information/first/thought/mutual_information"
 _ENTROPY: Final = "information/first/thought/conditional_entropy"
 
 
@@ -61,14 +69,13 @@ def scalar_of(result: TaskResult, scalar: Scalar) -> float:
     ``seconds``: of an iteration, without evaluations. ``thought``, ``reply``, ``deviation``, ``kept``:
     natural logarithm of the thought's characters, of the reply's tokens, of the in-group deviation of
     returns, or of the groups kept, at the end over that at the start, at least that of 1%. ``template``:
-    share of the replies with the commonest thought, at the end less that at the start. ``peak`` and
-    ``last``: the best and the last mean success of training. ``clipped``: mean share of tokens that the clip
-    cut. ``updates``: optimizer steps. ``information-success`` and ``entropy-success``: Spearman's correlation
-    over the iterations between success and the mutual information of thought and prompt, or the thought's
-    entropy given the prompt; ``information-over-entropy``: the first less the second. ``policy-rise``,
+    share of the replies with the commonest thought, at the end less that at the start. ``peak``: the best
+    validation success. ``fall``: of a run that gained on validation, the iteration after which success there
+    stays below half of its best, or the last one. ``information-success`` and ``entropy-success``: Spearman's
+    correlation over the iterations between success and the mutual information of thought and prompt, or the
+    thought's entropy given the prompt; ``information-over-entropy``: the first less the second. ``policy-rise``,
     ``entropy-rise``, ``divergence-rise``: Spearman's correlation over the buckets of the gradient probe
-    between the deviation of returns and the norm of this term's gradient, mean over probes;
-    ``policy-over-entropy``: the first less the second.
+    between the deviation of returns and the norm of this term's gradient, mean over probes.
     """
     value = _SCALARS[scalar](result)
     return float(value)
@@ -93,18 +100,6 @@ def _change(metric: str) -> Callable[[TaskResult], float]:
 def _gain(result: TaskResult, metric: str) -> float:
     values = smoothed(curve(result, metric)[1])
     return float(values[-1] - values[0]) if len(values) > 1 else math.nan
-
-
-def _success(result: TaskResult) -> FloatArray:
-    return smoothed(curve(result, "success")[1])
-
-
-def _mean(metric: str) -> Callable[[TaskResult], float]:
-    def mean(result: TaskResult) -> float:
-        values = curve(result, metric)[1]
-        return float(values.mean()) if len(values) else math.nan
-
-    return mean
 
 
 def _with_success(metric: str) -> Callable[[TaskResult], float]:
@@ -149,6 +144,13 @@ def _less(
     return lambda result: first(result) - second(result)
 
 
+def _fall(result: TaskResult) -> float:
+    if not gained(result):
+        return math.nan
+    at = collapsed_at(result)
+    return float(curve(result, VALIDATION)[0][-1] if at is None else at)
+
+
 _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
     "seconds": _seconds,
     "thought": _change("thought_characters"),
@@ -156,77 +158,114 @@ _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
     "template": lambda result: _gain(result, "template_share"),
     "deviation": _change("reward_std"),
     "kept": _change("kept_groups"),
-    "peak": lambda result: max(_success(result), default=math.nan),
-    "last": lambda result: float(_success(result)[-1]) if len(_success(result)) else math.nan,
-    "clipped": _mean("clip_fraction"),
-    "updates": lambda result: float(curve(result, "optimizer_steps")[1].sum()),
-    "information-success": _with_success(_INFORMATION),
+    "peak": lambda result: max(curve(result, VALIDATION)[1], default=math.nan),
+    "fall": _fall,
+    "information-success": _with_success(INFORMATION),
     "entropy-success": _with_success(_ENTROPY),
-    "information-over-entropy": _less(_with_success(_INFORMATION), _with_success(_ENTROPY)),
+    "information-over-entropy": _less(_with_success(INFORMATION), _with_success(_ENTROPY)),
     "policy-rise": _rise("policy"),
     "entropy-rise": _rise("entropy"),
     "divergence-rise": _rise("divergence"),
-    "policy-over-entropy": _less(_rise("policy"), _rise("entropy")),
 }
 
 
-_EARLY: Final[Mapping[Event, str]] = {
-    "early-sign": "reward_std", "entropy-first": "entropy", "information-first": _INFORMATION,
-}  # fmt: skip
-"""By event: the metric that falls before success does."""
-
-
-def collapsed_at(result: TaskResult) -> int | None:
-    """Return the last iteration before success stayed below half of its best, or None."""
+def fell_at(result: TaskResult) -> int | None:
+    """Return the last iteration before success in training stayed below half of its best, or None."""
     iterations, means = _means(result, "success")
     if not len(means) or means.max() < _LEAST or means[-1] >= _FALLEN * means.max():
         return None
-    up = np.flatnonzero(means >= _FALLEN * means.max())
-    return iterations[int(up[-1])]
+    return _last_above(iterations, means, _FALLEN)
+
+
+def gained(result: TaskResult) -> bool | None:
+    """Return whether validation success rose over the initial model's; None without validation.
+
+    By ten points, and by two standard errors of the difference where its levels are so few that these are
+    more.
+    """
+    iterations, values = curve(result, VALIDATION)
+    if len(values) < 3 or iterations[0] > 0:
+        return None
+    error = math.sqrt(0.5 / result.task.train.evaluation.episodes)
+    return bool(values.max() - values[0] >= max(_GAIN, 2 * error))
+
+
+def collapsed_at(result: TaskResult) -> int | None:
+    """Return the last iteration before validation success stayed below half of its best.
+
+    None where it did not, and where it had not gained before.
+    """
+    iterations, values = curve(result, VALIDATION)
+    if not gained(result) or values[-1] >= _FALLEN * values.max():
+        return None
+    return _last_above(iterations, values, _FALLEN)
 
 
 def happened(result: TaskResult, event: Event) -> bool | None:
-    """Return whether something happened in a run; None where it could not.
+    """Return whether something happened in a run; None where it could not, or was not measured.
 
-    ``collapse``: mean success ended below half of its best. In a run that collapsed, before success had
-    fallen, ``early-sign``: the in-group deviation of the return had fallen to half of where it began;
-    ``entropy-first``, ``information-first``: so had the entropy of tokens, or the mutual information of
-    thought and prompt. In a run that collapsed, ``gradient-spike``: the gradient norm of an iteration was
-    above five times the median of the five before; ``valid-template``: at the end that information is below
-    half of where it began, while at least 90% of the replies are valid. What was not above 0 when training
-    began, as estimates of information can be, cannot fall to half of it.
+    ``collapse``: of a run that gained on validation, success there ended below half of its best.
+    ``entropy-decays``: in a run that gained and did not collapse, the entropy of tokens decays steadily: its
+    rank correlation with the iteration is at most -0.8. In a run that collapsed: ``entropy-wanders``: it does
+    not decay steadily; ``deviation-first``, ``information-first``: the in-group deviation of the return, or
+    the mutual information of thought and prompt, begins its fall before validation success does, by more than
+    the iterations between two validations, ``deviation-together``: by no more either way; ``gradient-spike``:
+    the gradient norm of an iteration is above five times the median of the five before, and above the norm at
+    which gradients are clipped, iterations of equal returns left out; ``valid-template``: at the end that
+    information is below half of where it began, while at least 90% of the replies are valid.
     """
-    last_up = collapsed_at(result)
-    if event == "collapse":
-        return last_up is not None
-    if last_up is None:
+    if not gained(result):
         return None
-    if event in _EARLY:
-        return _halved_before(result, _EARLY[event], last_up)
+    collapsed = collapsed_at(result) is not None
+    if event == "collapse":
+        return collapsed
+    if event in ("entropy-wanders", "entropy-decays"):
+        iterations, means = _means(result, "entropy")
+        if collapsed != (event == "entropy-wanders") or len(means) < WINDOW:
+            return None
+        decays = bool(np.ptp(means) and stats.spearmanr(iterations, means).statistic <= _STEADY)
+        return decays != (event == "entropy-wanders")
+    if not collapsed:
+        return None
     if event == "gradient-spike":
-        return _spiked(curve(result, "grad_norm")[1])
-    _, information = _means(result, _INFORMATION)
+        return _spiked(result)
+    if event != "valid-template":
+        return _falls(result, event)
+    _, information = _means(result, INFORMATION)
     _, valid = _means(result, "valid")
     if not len(information) or not len(valid) or information[0] <= 0:
         return None
     return bool(information[-1] < _FALLEN * information[0] and valid[-1] >= _VALID)
 
 
-def _halved_before(result: TaskResult, metric: str, last_up: int) -> bool | None:
-    """Return whether a metric fell to half of where it began while success was up; None if it began at 0."""
+def _falls(result: TaskResult, event: Event) -> bool | None:
+    """Return whether a metric begins its fall before validation success does, or together with it."""
+    metric = INFORMATION if event == "information-first" else "reward_std"
     iterations, means = _means(result, metric)
-    if not len(means) or means[0] <= 0:
+    validated, values = curve(result, VALIDATION)
+    if not len(means) or means.max() <= 0:
         return None
-    low = np.flatnonzero(means < _FALLEN * means[0])
-    return bool(len(low)) and iterations[int(low[0])] <= last_up
+    lead = _last_above(validated, values, _HIGH) - _last_above(iterations, means, _HIGH)
+    every = validated[-1] - validated[-2]
+    return abs(lead) <= every if event == "deviation-together" else lead > every
 
 
-def _spiked(norms: FloatArray) -> bool | None:
-    """Return whether a norm is far above those before it; None without enough of them."""
+def _last_above(iterations: list[int], values: FloatArray, share: float) -> int:
+    """Return the last iteration at which a curve is at least at a share of its best."""
+    return iterations[int(np.flatnonzero(values >= share * values.max())[-1])]
+
+
+def _spiked(result: TaskResult) -> bool | None:
+    """Return whether a gradient norm is far above those before it; None without enough of them."""
+    deviation = dict(zip(*curve(result, "reward_std"), strict=True))
+    norms = np.array(
+        [v for i, v in zip(*curve(result, "grad_norm"), strict=True) if deviation.get(i, 1.0) > 0]
+    )
     if len(norms) <= WINDOW:
         return None
     usual = np.median(np.lib.stride_tricks.sliding_window_view(norms, WINDOW)[:-1], axis=1)
-    return bool((norms[WINDOW:] > _SPIKE * usual).any())
+    least = np.maximum(_SPIKE * usual, result.task.train.update.max_grad_norm)
+    return bool((norms[WINDOW:] > least).any())
 
 
 def _means(result: TaskResult, metric: str) -> tuple[list[int], FloatArray]:

@@ -213,15 +213,59 @@ def claims_grid(data: pd.DataFrame) -> Grid:
             row["verdict"],
             row["paper"],
             row["ours"],
+            row["gain"],
             f"{row['p_holm']:.2g}" if math.isfinite(row["p_holm"]) else "",
-            row["remedy"],
+            row["premise"] or row["remedy"],
             f"{row['core_hours']:.2g}" if math.isfinite(row["core_hours"]) else "",
         ]
         for row in data.to_dict("records")
     ]
-    header = ["claim", "verdict", "paper", "ours", "p Holm", "what would decide it", "core hours"]
-    wrapped = ("claim", "what would decide it")
-    return Grid(header, rows, 2, ("core hours", "what would decide it", "p Holm"), wrapped)
+    reason = "what does not hold, or would decide it"
+    header = ["claim", "verdict", "paper", "ours", "in the gain", "p Holm", reason, "core hours"]
+    hideable = ("core hours", "in the gain", "p Holm", reason)
+    return Grid(header, rows, 2, hideable, wrapped=("claim", reason))
+
+
+def matrix_grid(what: Reproduction, data: pd.DataFrame) -> Grid | None:
+    """Return the paper's table with its rows and columns, ours beside its numbers; None where it has none.
+
+    Curves are given by the points that can be read off; what was not run is empty.
+    """
+    if what.steps:
+        games = [column.test for column in what.columns]
+        header = ["step of the paper", *games]
+        return Grid(
+            header,
+            [[sign, *(str(at.get(game, "")) for game in games)] for sign, at in what.steps.items()],
+            left=1,
+        )
+    cells = dict.fromkeys([*what.paper, *(curve.cell for curve in what.published)])
+    if not cells:
+        return None
+    header, rows = [""], [[cell] for cell in cells]
+    for i, column in enumerate(what.columns):
+        game = column.test if column.test == column.train else f"{column.train} → {column.test}"
+        header += [f"{game}\npaper, %", f"{game}\nours, %"]
+        here = data[(data["trained_on"] == column.train) & (data["test"] == column.test)]
+        ours = {row["row"]: row for row in here.to_dict("records")}
+        for row, cell in zip(rows, cells, strict=True):
+            row.append(_printed(what, cell, i))
+            of = ours.get(cell)
+            row.append("" if of is None else percent_interval(of["success"], of["low"], of["high"]))
+    return Grid(header, rows, left=1)
+
+
+def _printed(what: Reproduction, cell: str, i: int) -> str:
+    column = what.columns[i]
+    points = [
+        f"{value:g} at step {step:g}"
+        for curve in what.published
+        if (curve.game, curve.cell) == (column.train, cell) and column.train == column.test
+        for step, value in curve.points
+    ]
+    value = what.paper.get(cell, [None] * len(what.columns))[i]
+    number_ = "" if value is None else f"{value:.1f}{paper_mark(column.test)}"
+    return ", ".join(points) or number_
 
 
 _PLACES: Final = ("start", "half way", "end")

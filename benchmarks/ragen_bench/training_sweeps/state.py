@@ -7,6 +7,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from ragen_agents.run_files.records import METRICS
 from ragen_bench.training_sweeps.archive import Borrowed
 from ragen_bench.training_sweeps.results import TRAIN, TaskResult, read_result
@@ -17,6 +19,14 @@ _OVERHEAD = 10.0
 """Seconds in which a task's process loads its libraries, measured on two shared cores."""
 _TEST = 0.05
 """Seconds of one tested episode on one thread, measured for the starter model on shared cores."""
+
+_PAPER_SHARES = (0.25, 0.5, 0.75, 1.0)
+_PAPER_STEPS = (23.5, 27.5, 31.0, 68.5)
+"""Seconds of an iteration of the paper's model by the share of prompts that is kept (its Figure 7)."""
+_PAPER_ROLLOUT = 19.5
+"""Of these, what does not grow with the share: the first two, drawn on to a share of 0."""
+_PAPER_EPISODES = 128
+"""Trajectories of an iteration there."""
 
 Status = Literal["done", "begun", "missing"]
 
@@ -109,6 +119,9 @@ def iterations_done(folder: Path) -> int:
 class Cost:
     """Estimates seconds from what was measured: in the folder itself, else on another machine.
 
+    At the paper's scale, where nothing was, they are those that the paper's Figure 7 shows for its model, on
+    hardware that it does not name.
+
     Args:
         sweep: The sweep, whose file has measurements of its own.
         scale: Name of the scale.
@@ -120,7 +133,20 @@ class Cost:
     states: Sequence[TaskState]
 
     def step(self, task: SweepTask) -> float | None:
-        """Return the seconds of one of a task's steps, or None where nothing like it was measured."""
+        """Return the seconds of one of a task's steps, or None where nothing is known of it."""
+        measured = self.measured(task)
+        if measured is not None or self.scale != "paper":
+            return measured
+        train, whole = task.train, _PAPER_STEPS[-1] - _PAPER_ROLLOUT
+        if task.supervised is not None:
+            passes = task.supervised.demonstrations * task.supervised.epochs
+            return whole * passes / _PAPER_EPISODES
+        keeps = train.filter.kind in ("std", "random") and train.update.steps != "equal"
+        kept = float(np.interp(train.filter.ratio if keeps else 1.0, _PAPER_SHARES, _PAPER_STEPS))
+        return _PAPER_ROLLOUT + train.update.epochs * (kept - _PAPER_ROLLOUT)
+
+    def measured(self, task: SweepTask) -> float | None:
+        """Return measured seconds of one of a task's steps, or None where nothing like it was measured."""
         own = [s for s in self.states if s.source is None and s.task.steps]
         results = [s.result for s in own if s.result is not None]
         of_cell = [r for r in results if (r.task.game, r.task.cell) == (task.game, task.cell)]
@@ -137,7 +163,8 @@ class Cost:
     def whole(self, task: SweepTask, done: int = 0) -> float | None:
         """Return the seconds of a task from iteration ``done`` on, or None where nothing is known."""
         episodes = task.suite.episodes * len(task.suite.tasks)
-        test = _OVERHEAD + _TEST * episodes
+        is_paper = self.scale == "paper"
+        test = _OVERHEAD + episodes * (_PAPER_ROLLOUT / _PAPER_EPISODES if is_paper else _TEST)
         if not task.steps:
             return test
         each = self.step(task)

@@ -96,6 +96,8 @@ class Sweep(_Model):
     """The cell that others are tested against."""
     cells: dict[Name, Cell] = Field(min_length=1)
     scales: dict[ScaleName, ScaleSettings]
+    replaced: dict[str, int] = Field(default_factory=dict)
+    """By "GAME/CELL": how often all stored runs of a cell were replaced by others after verdicts."""
 
     @model_validator(mode="after")
     def _check(self) -> "Sweep":

@@ -1,7 +1,9 @@
 """A sweep as one object: its tasks, their states, their cost, and running what is missing."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,8 +24,9 @@ from ragen_bench.training_sweeps.pool import Pool
 from ragen_bench.training_sweeps.state import Cost, TaskState, read_states
 from ragen_bench.training_sweeps.sweep_config import Sweep
 from ragen_bench.training_sweeps.sweep_view import SweepView
-from ragen_bench.training_sweeps.tasks import Choice, SweepTask, cells_of, plan
+from ragen_bench.training_sweeps.tasks import CONTROLS_ROW, Choice, SweepTask, cells_of, plan
 from ragen_envs import SUITE_VERSION
+from ragen_envs.errors import RagenError
 
 Backend = Literal["local", "ray"]
 
@@ -112,11 +115,24 @@ class SweepRun:
         return archive_path(folder, self.sweep.name, self.choice.name)
 
     def finish(self) -> list[SweepTask]:
-        """Run the missing tasks and return those that could not be done."""
+        """Run the missing tasks and return those that could not be done.
+
+        Raises:
+            RagenError: They need vLLM, which is not installed.
+        """
         states = self.states()
         missing = [state.task for state in states if state.result is None]
         if not missing:
             return []
+        if (
+            self.backend == "local"
+            and any(task.train.engine == "vllm" for task in missing)
+            and find_spec("vllm") is None
+        ):
+            raise RagenError(
+                "the paper's scale generates replies with vLLM, which is not installed: pip install "
+                "'ragen-suite[vllm]'; --dry-run shows what the runs cost"
+            )
         launcher = self._launcher()
         with SweepView(self.root, states) as view:
             slots = self.workers or launcher.slots
@@ -140,7 +156,9 @@ class SweepRun:
         """Return a row for each game and cell with what is done and what is left, and notes.
 
         Columns: ``game``, ``cell``, ``design``, ``tasks``, ``done``, ``begun``, ``iterations`` (of all
-        tasks), ``iterations_done``, ``seconds_left`` (on one thread; nan where nothing was measured).
+        tasks), ``iterations_done``, ``seconds_run`` and ``seconds_left`` (of one run, and of all that is
+        left, on one thread or, at the paper's scale, GPU; nan where nothing is known). The controls of a game have
+        a row of their own, in which ``cell`` is "controls".
         """
         states = self.states()
         cost = Cost(self.sweep, self.choice.scale, states)
@@ -150,8 +168,10 @@ class SweepRun:
             for (game, cell), tasks in cells_of([state.task for state in states])
         ]
         left = [cost.left(state) for state in states]
+        open_ = [s.task for s in states if s.result is None and s.task.steps]
+        guessed = cost.scale == "paper" and any(cost.measured(task) is None for task in open_)
         return pd.DataFrame(rows), _notes(
-            left, self._local_workers if self.backend == "local" else None
+            left, self._local_workers if self.backend == "local" else None, guessed
         )
 
     def _row(
@@ -162,12 +182,13 @@ class SweepRun:
         return {
             "game": game,
             "cell": cell,
-            "design": self.sweep.cells[cell].design,
+            "design": "" if cell == CONTROLS_ROW else self.sweep.cells[cell].design,
             "tasks": len(states),
             "done": sum(state.status == "done" for state in states),
             "begun": sum(state.status == "begun" for state in states),
             "iterations": sum(state.task.iterations for state in states),
             "iterations_done": sum(state.iterations for state in states),
+            "seconds_run": math.nan if (one := cost.whole(states[0].task)) is None else one,
             "seconds_left": sum(known) if len(known) == len(left) else float("nan"),
         }
 
@@ -182,6 +203,7 @@ def cost_grid(data: pd.DataFrame) -> Grid:
             f"{row['done']}/{row['tasks']}",
             str(row["begun"]),
             f"{row['iterations_done']}/{row['iterations']}",
+            _time(row["seconds_run"]),
             _time(row["seconds_left"]),
         ]
         for row in data.to_dict("records")
@@ -193,25 +215,39 @@ def cost_grid(data: pd.DataFrame) -> Grid:
         "tasks\ndone",
         "begun",
         "iterations\ndone",
-        "left, on\none thread",
+        "one run",
+        "left, one\nby one",
     ]
     grid = Grid(header, rows, left=3, hideable=("begun", "iterations\ndone", "design"))
-    return grid if data["design"].nunique() > 1 else grid.without("design")
+    designs = set(data["design"]) - {""}
+    return grid if len(designs) > 1 else grid.without("design")
 
 
 def _time(seconds: float) -> str:
     return "unknown" if seconds != seconds else duration(seconds)
 
 
-def _notes(left: Sequence[float | None], workers: int | None) -> list[str]:
-    """Return how long all tasks take together, given the seconds left of each; None where not known."""
+def _notes(left: Sequence[float | None], workers: int | None, guessed: bool) -> list[str]:
+    """Return how long all tasks take together.
+
+    Args:
+        left: Seconds left of each; None where not known.
+        workers: Tasks at a time; None with Ray.
+        guessed: Whether they are the paper's own times.
+    """
     known = [seconds for seconds in left if seconds is not None]
     total = sum(known)
     if len(known) < len(left):
         return [
             "the time of some games is unknown: no iteration of them has been measured at this scale"
         ]
+    source = "measured iterations"
+    if guessed:
+        source = (
+            "the times that the paper's Figure 7 shows on hardware that it does not name; an estimate, "
+            "nothing was measured at this scale"
+        )
     if workers is None:
-        return [f"about {duration(total)} in all, from measured iterations; Ray places the tasks"]
+        return [f"about {duration(total)} in all, from {source}; Ray places the tasks"]
     together = max(total / workers, max(known, default=0.0))
-    return [f"about {duration(together)} with {workers} tasks at a time, from measured iterations"]
+    return [f"about {duration(together)} with {workers} tasks at a time, from {source}"]

@@ -31,6 +31,8 @@ INITIAL: Final = "initial"
 """How tables call the model before training."""
 POLICY: Final = "policy"
 """And the one after it."""
+CONTROLS_ROW: Final = "controls"
+"""Name of the row of the controls in the table of costs."""
 
 _LEVELS: Final = 256
 _QUICK_LEVELS: Final = 64
@@ -294,8 +296,9 @@ def _tests(sweep: Sweep, game: str) -> list[str]:
 
 
 def cells_of(tasks: list[SweepTask]) -> Iterator[tuple[tuple[str, str], list[SweepTask]]]:
-    """Yield the tasks of each game and cell, in their order, the controls among them."""
+    """Yield the tasks of each game and cell, in their order, and those of the controls of each game."""
     groups: dict[tuple[str, str], list[SweepTask]] = {}
     for task in tasks:
-        groups.setdefault((task.game, task.cell), []).append(task)
+        cell = CONTROLS_ROW if task.seed is None else task.cell
+        groups.setdefault((task.game, cell), []).append(task)
     yield from groups.items()

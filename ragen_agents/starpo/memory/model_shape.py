@@ -1,11 +1,12 @@
 """The sizes of a model, from its config alone."""
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 
 from ragen_agents.engines.cpu.tree_pass import suits_trees
 from ragen_agents.model_files.source import model_source
@@ -54,8 +55,30 @@ class ModelShape:
         return self.parameters - self.head_parameters
 
 
+_QWEN: Final = {
+    "0.5B": (896, 4864, 24, 14, 2), "1.5B": (1536, 8960, 28, 12, 2), "3B": (2048, 11008, 36, 16, 2),
+    "7B": (3584, 18944, 28, 28, 4),
+}  # fmt: skip
+"""Of the paper's models, Qwen2.5: hidden and intermediate width, layers, query heads, key heads."""
+
+
+def _known_config(source: str) -> Any | None:
+    """Return the config of one of the paper's models, which needs no hub, or None of others."""
+    match = re.fullmatch(r"Qwen/Qwen2\.5-([\d.]+B)(-Instruct)?", source)
+    if match is None or match[1] not in _QWEN:
+        return None
+    hidden, intermediate, layers, heads, keys = _QWEN[match[1]]
+    return Qwen2Config(
+        hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=keys, max_position_embeddings=32_768,
+        vocab_size=152_064 if match[1] == "7B" else 151_936, tie_word_embeddings=match[1] != "7B",
+    )  # fmt: skip
+
+
 def read_config(name: str, download: bool = False) -> Any:
     """Return the transformers config of a model; a folder needs no more than its config.json.
+
+    The paper's models, Qwen2.5 of 0.5B to 7B, need nothing.
 
     Args:
         name: "starter", "starter-0.2", "smollm2", a model folder, a GGUF file, or "hf:NAME".
@@ -70,6 +93,9 @@ def read_config(name: str, download: bool = False) -> Any:
             source, trust_remote_code=False, local_files_only=not download
         )
     except (OSError, ValueError) as error:
+        known = _known_config(str(source)) if name.startswith("hf:") else None
+        if known is not None:
+            return known
         if name.startswith("hf:") and not download:
             raise RagenError(
                 f"model is '{name}', whose config.json is not on this machine; download it with 'hf download "

@@ -2,7 +2,8 @@
 
 Early signs: the in-group deviation of the reward, and the token entropy, fall far below where they began.
 Late sign: the gradient norm grows and stays. Collapse: success falls far below its best, for a whole window,
-and so does the return; or nothing is solved and the filter keeps nothing.
+and so does the return, and with validation the last one agrees; or nothing is solved and the filter keeps
+nothing.
 Template collapse (RAGEN-2): replies can no longer be traced to their prompts, although their entropy stays.
 """
 
@@ -17,7 +18,8 @@ from ragen_agents.starpo.config import Monitor
 _FLOOR = 0.3
 """Share of its first value below which a deviation, an entropy or a retrieval rate is a sign."""
 _SPIKE = 5.0
-"""Multiple of its usual value above which a gradient norm is a sign."""
+"""Multiple of its usual value above which a gradient norm is a sign, if it is above 1 too: less is not even
+clipped by default."""
 _LASTING = 3
 """Iterations that a spike of the gradient norm must last."""
 
@@ -114,14 +116,18 @@ class EchoTrapMonitor:
         return f"{name} fell to {now:.3g}, {100 * now / base:.0f}% of its first {window} iterations"
 
     def _spike(self) -> str:
-        norms = self._values("grad_norm")
+        # Where all returns of each group are equal, nothing is learned, and the norm is no usual one.
+        norms = [
+            m["grad_norm"] for m in self.history
+            if "grad_norm" in m and m.get("reward_std", 1.0) > 0
+        ]  # fmt: skip
         window = self.config.window
         if len(norms) < window + _LASTING:
             return ""
         # A single iteration proves nothing: where few groups have a spread, its norm is one group's.
         now = min(norms[-_LASTING:])
         usual = median(norms[-window - _LASTING : -_LASTING])
-        if usual <= 0 or now <= _SPIKE * usual:
+        if usual <= 0 or now <= max(_SPIKE * usual, 1.0):
             return ""
         return f"gradient norm {now:.3g} is {now / usual:.1f} times its usual {usual:.3g}"
 
@@ -144,6 +150,10 @@ class EchoTrapMonitor:
         # Two standard errors, so that few trajectories are no collapse; and the policy must earn less, for in
         # a bandit success can be the worse arm.
         highest = now.success + 2 * _error(self._values("success")[-window:])
+        validated = self._values("validation/success")
+        floor = self.config.success_floor * max(self.initial.success, *validated, 0.0)
+        if validated and validated[-1] >= floor:
+            return ""  # what few levels say of each iteration is too noisy against a fixed set
         returns = self._values("return")[-window:]
         earns = bool(returns) and fmean(returns) + _error(returns) > best.returns
         fallen = highest < self.config.success_floor * best.success
