@@ -45,7 +45,12 @@ def read_beside(folders: Sequence[Path], what: Reproduction, choice: Choice) -> 
     """
     agents: dict[tuple[str, str], Beside] = {}
     for folder in folders:
-        played = _of_run(read_run(folder), what, choice)
+        run = read_run(folder)
+        played = _of_run(run, what, choice)
+        if not played and all(agent.name in CONTROLS for agent in run.config.agents):
+            raise RagenError(
+                f"--beside is '{folder}', which has controls only; the table has its own"
+            )
         if not played:
             raise RagenError(_nothing(folder, what, choice))
         for one in played:

@@ -37,8 +37,8 @@ def failed_premises(what: Reproduction, claim: Claim, runs: Runs) -> str:
     They are "" where all hold, and where a cell was not run. The premises: the setting has the structure that
     the claim is about, or the claim names the difference; what happens in training was validated; the measure
     is not at its cap; on each test some cell solves more than random play, and above the baseline there is
-    room for half of the paper's effect; the baseline did what the claim supposes; and a difference of success is
-    there in the gains over the initial models too.
+    room for half of the paper's effect; the baseline did what the claim supposes; and a difference of success
+    is there in the gains over the initial models too.
     """
     if not all(runs.of(game, cell) for game, cell in what.cells_of(claim)):
         return ""

@@ -157,8 +157,8 @@ class SweepRun:
 
         Columns: ``game``, ``cell``, ``design``, ``tasks``, ``done``, ``begun``, ``iterations`` (of all
         tasks), ``iterations_done``, ``seconds_run`` and ``seconds_left`` (of one run, and of all that is
-        left, on one thread or, at the paper's scale, GPU; nan where nothing is known). The controls of a game have
-        a row of their own, in which ``cell`` is "controls".
+        left, on one thread or, at the paper's scale, GPU; nan where nothing is known). The controls of a game
+        have a row of their own, in which ``cell`` is "controls".
         """
         states = self.states()
         cost = Cost(self.sweep, self.choice.scale, states)
