@@ -62,9 +62,9 @@ def _at_once(rows: Sequence[Row]) -> str:
     )
     untold = sum(row["verdict"] == "cannot tell" for row in rows)
     return (
-        f"Of {len(rows)} claims, {sum(decided)} are decided, and on {untold} nothing can be told here. If "
-        f"all are taken at once, instead of table by table, {by_holm} stay decided by Holm, and {by_rate} at 5% "
-        "false discoveries.\n"
+        f"Of {len(rows)} claims, {sum(decided)} are decided, and on {untold} nothing can be told here. "
+        f"If all are taken at once, instead of table by table, {by_holm} stay decided by Holm, "
+        f"and {by_rate} at 5% false discoveries.\n"
     )
 
 

