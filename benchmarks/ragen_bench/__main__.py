@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from types import FrameType
 from typing import NoReturn
 
@@ -16,6 +17,8 @@ FAILED = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     received: list[int] = []
+    if isinstance(sys.stdout, TextIOWrapper):  # boards have signs that some terminals lack
+        sys.stdout.reconfigure(errors="replace")
     try:
         with _terminated_like_ctrl_c(received):
             return _run(arguments, received)
@@ -38,6 +41,8 @@ def _missing(error: ImportError) -> str:
     from ragen_envs.errors import install_hint
 
     package = (error.name or "").split(".")[0]
+    if package in ("fcntl", "resource", "termios"):
+        return "this command runs on Linux and macOS; on Windows, run it in WSL"
     extra = next((e for e, packages in _EXTRAS.items() if package in packages), None)
     if extra is not None:
         return f"this command needs {error.name}; {install_hint(extra)}"
@@ -47,7 +52,18 @@ def _missing(error: ImportError) -> str:
 
 
 _EXTRAS = {
-    "bench": ("PIL", "anyio", "jinja2", "pandas", "pydantic", "rich", "scipy", "typer", "yaml"),
+    "bench": (
+        "PIL",
+        "anyio",
+        "confusable_homoglyphs",
+        "jinja2",
+        "pandas",
+        "pydantic",
+        "rich",
+        "scipy",
+        "typer",
+        "yaml",
+    ),
     "api": ("httpx2", "openai"),
     "models": ("huggingface_hub", "torch", "transformers", "safetensors", "tokenizers"),
     "multi-agent": ("pettingzoo",),
@@ -113,7 +129,11 @@ def _run_command(arguments: Sequence[str] | None, received: Sequence[int]) -> in
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        return _fail(f"'{error.filename}': {error.strerror}" if error.filename else str(error))
+        return _fail(
+            f"'{error.filename}': {error.strerror}"
+            if error.filename
+            else f"{error.strerror or error}; the same command resumes a run"
+        )
     except Exception as error:
         # Errors of the command line's usage; their class moved between versions of typer.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):

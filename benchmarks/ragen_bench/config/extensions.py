@@ -61,4 +61,6 @@ def import_extension(name: str) -> None:
             f"'{name}' cannot be imported: a module named '{path.stem}' is loaded already "
             f"({there or 'built in'}); rename the file"
         )
+    if there is None and not is_file:
+        raise RagenError(f"'{name}' cannot be imported: it is a folder without an __init__.py")
     _imported.append(str(path.resolve()) if is_file else name)

@@ -14,8 +14,11 @@ def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
     """Return settings in the form ``field=value``, laid over one another, as nested settings.
 
     Raises:
-        RagenError: One of them has another form.
+        RagenError: One of them has another form, or a field is set twice.
     """
+    names = [text.partition("=")[0] for text in texts]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise RagenError(f"{twice:.80} is set {names.count(twice)} times; set it once")
     return merged(*map(read_override, texts))
 
 

@@ -37,6 +37,8 @@ def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
         raise RagenError(
             f"name is '{name}', but that is the namespace of the suite; choose another"
         )
+    if find_spec(f"ragen_envs.games.{name}") is not None:
+        raise RagenError(f"name is '{name}', but the suite has a game of that name; choose another")
     if name in sys.stdlib_module_names or find_spec(name) is not None:
         raise RagenError(f"name is '{name}', but there is a package of that name; choose another")
     if folder.exists():

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Final
 from urllib.parse import parse_qs
 
+from ragen_bench.viewer.templates import LocalHandler
 from ragen_envs.conversation import ConversationWrapper, format_reply
 from ragen_envs.errors import RagenError
 from ragen_envs.games.webshop import WebShopEnv
@@ -84,8 +85,8 @@ def serve_shop(session: ShopSession, port: int) -> ThreadingHTTPServer:
         ) from None
 
 
-def _handler(session: ShopSession) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(session: ShopSession) -> type[LocalHandler]:
+    class Handler(LocalHandler, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path.partition("?")[0] == "/":
                 self._send(200, session.page())
@@ -121,9 +122,6 @@ def _handler(session: ShopSession) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
     return Handler
 

@@ -3,9 +3,13 @@
 import math
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import (
+    BaseHTTPRequestHandler,
+    SimpleHTTPRequestHandler,
+    ThreadingHTTPServer,
+)
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -111,11 +115,38 @@ def new_site(out: Path) -> Iterator[Path]:
         raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    """Logs no requests."""
+class LocalHandler(BaseHTTPRequestHandler):
+    """Answers browsers of this machine only, and logs nothing.
+
+    A page of another site whose name leads to this machine has that name as its host.
+    """
+
+    def parse_request(self) -> bool:
+        """Refuse requests to other hosts."""
+        if not super().parse_request():
+            return False
+        host = self.headers.get("Host", "")
+        if host.partition(":")[0] not in ("127.0.0.1", "localhost"):
+            self.send_error(421, "this server answers 127.0.0.1 and localhost only")
+            return False
+        return True
+
+    def handle(self) -> None:
+        """Answer until the client disconnects."""
+        with suppress(ConnectionError):
+            super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
+
+
+class _FolderHandler(LocalHandler, SimpleHTTPRequestHandler):
+    def send_head(self) -> Any:
+        """Find the file; a path that cannot be one is not found."""
+        try:
+            return super().send_head()
+        except ValueError:
+            return self.send_error(404)
 
 
 def folder_server(folder: Path, port: int) -> ThreadingHTTPServer:
@@ -129,7 +160,7 @@ def folder_server(folder: Path, port: int) -> ThreadingHTTPServer:
         RagenError: The port cannot be used.
     """
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=folder))
+        return ThreadingHTTPServer(("127.0.0.1", port), partial(_FolderHandler, directory=folder))
     except OSError as error:
         raise RagenError(f"port is {port}, but it cannot be used: {error.strerror}") from error
 
