@@ -132,6 +132,7 @@ def test_slips_that_are_not_those_of_the_attempt_are_found(run, tmp_path, capsys
     found = records(run)
     next(e for e in found if e["attempt"] == 1)["instance"]["noise"] = 0
     (changed / "episodes.jsonl").write_text("".join(json.dumps(e) + "\n" for e in found))
+    (changed / "episodes.sha256").unlink(missing_ok=True)
     assert main(["verify", str(changed)]) == 1
     assert "instance.noise: recorded 0, recomputed 1" in capsys.readouterr().err
 

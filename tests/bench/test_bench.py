@@ -177,6 +177,7 @@ def without_exact_chance(folder):
         line.update(random_success=None, random_return=None)
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / "episodes.jsonl").write_text(text)
+    (folder / "episodes.sha256").unlink(missing_ok=True)
 
 
 def test_the_random_agent_stands_in_where_its_chance_is_not_known(tmp_path, capsys):
@@ -197,6 +198,7 @@ def test_the_random_agent_stands_in_where_its_chance_is_not_known(tmp_path, caps
         (lines[:2], "scores are of those that it has played"),
     ):
         (tmp_path / "run" / "episodes.jsonl").write_text("".join([*first, *oracle]))
+        (tmp_path / "run" / "episodes.sha256").unlink(missing_ok=True)
         capsys.readouterr()
         assert main(["show", str(tmp_path / "run"), "--format", "json"]) == 0
         notes = json.loads(capsys.readouterr().out)["notes"]
@@ -213,6 +215,7 @@ def test_the_random_agent_stands_in_where_its_chance_is_not_known(tmp_path, caps
 def test_an_unfinished_run_says_so(run, capsys):
     lines = (run / "episodes.jsonl").read_bytes().splitlines(keepends=True)
     (run / "episodes.jsonl").write_bytes(b"".join(lines[:100]))
+    (run / "episodes.sha256").unlink(missing_ok=True)
     assert main(["show", str(run)]) == 0
     assert "140 of 240 episodes are missing" in capsys.readouterr().out
 
@@ -224,6 +227,7 @@ def test_an_episode_of_another_run_does_not_stand_in_for_a_missing_one(command, 
     changed["instance"]["index"] = 40
     lines.append(json.dumps(changed))
     (run / "episodes.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    (run / "episodes.sha256").unlink(missing_ok=True)
     assert "line 240 is not of this run" in fails(*command, run)
 
 
@@ -239,6 +243,7 @@ def test_what_is_shown_does_not_depend_on_the_order_in_which_episodes_were_finis
     for order in (lines, lines[::-1]):
         text = "".join(json.dumps(line) + "\n" for line in order)
         (run / "episodes.jsonl").write_text(text)
+        (run / "episodes.sha256").unlink(missing_ok=True)
         before = before or shown()
     assert shown() == before
 

@@ -72,6 +72,7 @@ def test_episodes_of_one_level_count_together(run, tmp_path, capsys):
     for line in lines:
         line["instance"]["key"] = f"{line['instance']['index'] // 8:016x}"
     (shared / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (shared / "episodes.sha256").unlink(missing_ok=True)
     rows, notes = compare(capsys, f"{shared}:oracle", ":noop")
     counts = ", ".join(f"{game} 24 episodes on 3 levels" for game in GAMES)
     assert f"intervals and tests are clustered by level where levels repeat: {counts}" in notes
@@ -122,6 +123,7 @@ def test_games_that_one_side_has_not_reached_yet_are_not_called_foreign(run, tmp
     part = shutil.copytree(run, tmp_path / "part")
     lines = (part / "episodes.jsonl").read_bytes().splitlines(keepends=True)
     (part / "episodes.jsonl").write_bytes(b"".join(lines[:30]))
+    (part / "episodes.sha256").unlink(missing_ok=True)
     rows, notes = compare(capsys, f"{part}:random", f"{run}:oracle")
     assert {game for game, _ in rows} == {"Bandit", "BanditTrap"}
     assert "games of which no level has been played by both: Cube" in notes
@@ -159,6 +161,7 @@ def _rename(run, old, new):
     (run / "config.yaml").write_text(yaml.safe_dump({**config, "digest": digest}, sort_keys=False))
     text = (run / "episodes.jsonl").read_text()
     (run / "episodes.jsonl").write_text(text.replace(f'"agent":"{old}"', f'"agent":"{new}"'))
+    (run / "episodes.sha256").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +240,7 @@ def test_other_games_settings_splits_and_levels_are_refused(run, tmp_path, capsy
     text = (copy / "episodes.jsonl").read_text()
     level = json.loads(text.splitlines()[0])["instance"]["level"]
     (copy / "episodes.jsonl").write_text(text.replace(level, "Baker/Pilot", 1))
+    (copy / "episodes.sha256").unlink(missing_ok=True)
     assert main(["compare", f"{run}:random", f"{copy}:random"]) == 2
     assert "another level" in capsys.readouterr().err
 

@@ -88,6 +88,7 @@ def test_games_whose_levels_repeat_are_named(play, tmp_path, capsys):
     for match in matches:
         match["instance"]["key"] = f"{match['instance']['seed'] // 2:016x}"
     path.write_text("".join(json.dumps(match) + "\n" for match in matches))
+    path.with_suffix(".sha256").unlink()
     assert (
         "intervals are clustered by level where levels repeat: BanditMarket 4 matches of each "
         "lineup on 2 levels"

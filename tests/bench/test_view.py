@@ -164,6 +164,7 @@ def test_a_failed_episode_that_does_not_replay_is_an_error(run, change, tmp_path
     episode["turns"][0].update(change)
     lines[0] = json.dumps(episode)
     (forged / "episodes.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    (forged / "episodes.sha256").unlink(missing_ok=True)
     error = fails("view", forged, "--out", tmp_path / "site")
     assert "instance 0, attempt 0 does not replay; see ragen verify" in error
     assert not (tmp_path / "site").exists()

@@ -46,6 +46,7 @@ def test_a_changed_reply_is_found(run, tmp_path, capsys):
         if path.is_file():
             (copy / path.name).write_bytes(path.read_bytes())
     (copy / "episodes.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    (copy / "episodes.sha256").unlink(missing_ok=True)
     assert main(["verify", str(copy)]) == 1
     assert "reply" in capsys.readouterr().err
 
