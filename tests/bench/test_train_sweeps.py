@@ -96,8 +96,11 @@ def test_a_dry_run_shows_every_cell_and_makes_nothing(name, quick, scale, tmp_pa
     found = json.loads(capsys.readouterr().out)
     sweep = load_sweep(name)
     cells = sweep.scales[scale].cells or list(sweep.cells)
-    assert {row["cell"] for row in found["rows"]} == set(cells)
-    trained = sum(row["tasks"] for row in found["rows"])
+    assert {row["cell"] for row in found["rows"]} == {*cells, "controls"}
+    if scale == "paper":
+        assert all(row["seconds_run"] > 0 for row in found["rows"])
+        assert "an estimate" in found["notes"][0]
+    trained = sum(row["tasks"] for row in found["rows"] if row["cell"] != "controls")
     games = {row["game"] for row in found["rows"]}
     assert trained >= len(games) * len(cells) * (1 if quick else 3)
     assert all(row["done"] == 0 for row in found["rows"])
