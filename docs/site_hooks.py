@@ -17,6 +17,7 @@ MOVED = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "maintainers/contributing.md",
+    "leaderboards/README.md": "leaderboards.md",
     "environments/ragen_games/README.md": "verifiers-package.md",
 }
 """Pages outside docs/, and where the site has them."""

@@ -1,10 +1,11 @@
-"""The paper's supervised baseline (appendix C): imitate the oracle's conversations."""
+"""Imitate conversations: the oracle's, the paper's supervised baseline (appendix C), or those of a run."""
 
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -52,6 +53,8 @@ class SftConfig(BaseModel):
     """Seed of the demonstrations and of their order in training."""
     demonstrations: int = Field(1000, ge=1)
     """Conversations of the oracle on fresh training levels."""
+    source: str | None = None
+    """Run and agent that are imitated instead of the oracle; ``ragen sft --from`` sets it."""
     noise: float = Field(0.0, ge=0, le=1)
     """Chance that the oracle's turn is a random action instead; the conversation continues from there."""
     solved_only: bool = True
@@ -124,22 +127,37 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
 def _play(
     env: ConversationWrapper, codec: ChatCodec, number: int, noise: float, rng: np.random.Generator
 ) -> Trajectory:
-    prefix = env.settings.prefix
-    trajectory = begun(codec, env, number, 0)
-    while env.end is None:
-        asked = env.messages
+    def reply() -> str | None:
         actions = env.oracle().actions
         if not actions:
-            break
+            return None
         if rng.random() < noise:
             actions = env.random_actions(rng, 1)
-        names = action_texts(env.names, actions)
         thought = env.explain(actions) if env.settings.think else None
-        reply = format_reply(names, thought)
-        written = reply.removeprefix(prefix)
+        return format_reply(action_texts(env.names, actions), thought)
+
+    return written_by(env, codec, number, reply)
+
+
+def written_by(
+    env: ConversationWrapper, codec: ChatCodec, number: int, reply: Callable[[], str | None]
+) -> Trajectory:
+    """Return a conversation as tokens to imitate.
+
+    Args:
+        env: Has been reset.
+        codec: The chat template of the model that will imitate it.
+        number: Tells trajectories apart.
+        reply: Writes the next whole turn, or None to end the conversation.
+    """
+    prefix = env.settings.prefix
+    trajectory = begun(codec, env, number, 0)
+    while env.end is None and (turn := reply()) is not None:
+        asked = env.messages
+        written = turn.removeprefix(prefix)
         ids = codec.written(written)
         trajectory.append_reply([*ids, codec.close], [0.0] * (len(ids) + 1), 0)
-        trajectory.messages.append({"role": "assistant", "content": reply})
+        trajectory.messages.append({"role": "assistant", "content": turn})
         env.play(written)
         if env.end is None:
             trajectory.messages.append({"role": "user", "content": env.user})
@@ -187,8 +205,15 @@ def _unwritable(out: Path, error: Exception) -> RagenError:
     return RagenError(f"'{out}' cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
-def train(config: SftConfig, out: Path) -> None:
+def train(
+    config: SftConfig, out: Path, shown: Callable[[ChatCodec], list[Trajectory]] | None = None
+) -> None:
     """Train and write an ordinary model folder, with adapters merged.
+
+    Args:
+        config: The settings.
+        out: The folder.
+        shown: Makes the conversations with the model's chat template; by default `demonstrations`.
 
     Beside the weights lie the config, ``sft.json``, and the demonstrations, ``demonstrations.jsonl``: a
     chat a line, as trl reads them.
@@ -201,17 +226,19 @@ def train(config: SftConfig, out: Path) -> None:
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise RagenError("imitation trains in one process; start it without torchrun")
     with _work_folder(out) as work:
-        _train(config, out, work)
+        _train(config, out, work, shown or partial(demonstrations, config))
 
 
-def _train(config: SftConfig, out: Path, work: Path) -> None:
+def _train(
+    config: SftConfig, out: Path, work: Path, make_shown: Callable[[ChatCodec], list[Trajectory]]
+) -> None:
     from ragen_agents.sft_trainer import ImitationTrainer, labelled, labelled_all, padded
     from ragen_agents.starpo.update.adapters import with_adapters
     from ragen_agents.starpo.update.models import load_model
 
     model, tokenizer = load_model(config.model)
     codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
-    shown = demonstrations(config, codec)
+    shown = make_shown(codec)
     rows = [row for trajectory in shown for row in trajectory.rows]
     _check_lengths(rows, getattr(model.config, "max_position_embeddings", None))
     # Turns of their own differ in length, conversations hardly.

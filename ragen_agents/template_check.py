@@ -9,7 +9,9 @@ from typing import Any, Final
 from ragen_envs.errors import RagenError
 
 SECONDS: Final = 5
-"""Most time for the conversations of the check."""
+"""Most time of a processor for the conversations of the check."""
+_WAIT: Final = 120
+"""Most time on the clock: on a busy machine, and where there is no limit of the processor's time."""
 _MEMORY: Final = 1 << 30
 _LIMITED: Final = 9
 """Exit code of the check where memory is not enough."""
@@ -24,6 +26,7 @@ import json, sys
 try:
     import resource
     resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]),) * 2)
 except ImportError:
     pass
 from datetime import datetime
@@ -76,15 +79,17 @@ def check_template(tokenizer: Any) -> None:
 
 @lru_cache(64)
 def _check(given: str) -> None:
-    command = [sys.executable, "-I", "-c", _SCRIPT, str(_MEMORY)]
+    command = [sys.executable, "-I", "-c", _SCRIPT, str(_MEMORY), str(SECONDS)]
     try:
         code = subprocess.run(
-            command, input=given.encode(), capture_output=True, timeout=SECONDS
+            command, input=given.encode(), capture_output=True, timeout=_WAIT
         ).returncode
     except subprocess.TimeoutExpired:
+        code = -1
+    if code < 0:  # the system has ended it
         raise RagenError(
             f"the model's chat template does not end within {SECONDS} s; use another one"
-        ) from None
+        )
     if code == _LIMITED:
         raise RagenError(
             "the model's chat template needs too much memory or too long a range; use another one"

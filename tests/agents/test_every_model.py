@@ -114,7 +114,7 @@ def test_addresses_may_have_a_path_a_query_and_headers(end, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (["--header", "api-key"], "--header is 'api-key', but must be NAME=ENVIRONMENT_VARIABLE"),
+        (["--header", "api-key"], "--header must be NAME=ENVIRONMENT_VARIABLE, without a value"),
         (["--header", "a b=HOME"], "'a b' is not the name of a header"),
         (["--header", "api-key=NOT_SET"], "set the environment variable NOT_SET"),
         (["--base-url", "http://127.0.0.1:1/v1?api_key=x"], "must have no user, password, key"),

@@ -4,6 +4,7 @@ import json
 import resource
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 transformers = pytest.importorskip("transformers")
@@ -11,8 +12,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
 from ragen_bench.__main__ import main  # noqa: E402
+from ragen_bench.runs.records import replay_spec  # noqa: E402
+from ragen_bench.training.own_episodes import choose_episodes, written_conversations  # noqa: E402
 
+from ragen_agents import sft  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
+from ragen_agents.rollout.episode_runner import make_env  # noqa: E402
 from ragen_agents.rollout.trajectory import CONTEXT  # noqa: E402
 from ragen_agents.run_files.files import exclusive_lock  # noqa: E402
 from ragen_agents.sft import SftConfig, demonstrations, train  # noqa: E402
@@ -387,3 +392,90 @@ def test_ctrl_c_says_that_nothing_was_saved(tmp_path, monkeypatch, capsys):
     assert main(["sft", "bandit", "--out", str(tmp_path / "model")]) == 130
     assert capsys.readouterr().err == "\ninterrupted; nothing was saved\n"
     assert not list(tmp_path.iterdir())
+
+
+# --- episodes of a run ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Two attempts of random play and of the oracle, without thoughts, on training levels of two games."""
+    out = tmp_path_factory.mktemp("played") / "run"
+    agents = ["--agent", "random", "--agent", "oracle"]
+    games = ["--game", "Bandit", "--game", "FrozenLake"]
+    sizes = ["--split", "train", "--episodes", "8", "--attempts", "2", "--setting", "think=false"]
+    assert main(["bench", *agents, *games, *sizes, "--out", str(out)]) == 0
+    return out
+
+
+def records(run, agent, task):
+    lines = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    return [line for line in lines if (line["agent"], line["task"]) == (agent, task)]
+
+
+def chat(episode):
+    """Write down by hand what a model would imitate."""
+    messages = [{"role": "system", "content": episode["system"]}]
+    for turn in episode["turns"]:
+        messages += [
+            {"role": "user", "content": turn["user"]},
+            {"role": "assistant", "content": turn["reply"]},
+        ]
+    return messages
+
+
+def test_episodes_of_a_run_are_imitated_as_they_were_recorded(played, tiny, tmp_path, capsys):
+    out = tmp_path / "imitated"
+    command = ["sft", "frozenlake", "--from", f"{played}:random", f"model={tiny}", "epochs=1"]
+    assert main([*command, "--out", str(out)]) == 0
+    solved = [each for each in records(played, "random", "FrozenLake") if each["success"]]
+    assert 0 < len(solved) < 16
+    shown = [json.loads(line) for line in (out / "demonstrations.jsonl").read_text().splitlines()]
+    assert [each["messages"] for each in shown] == [chat(episode) for episode in solved]
+    config = json.loads((out / "sft.json").read_text())
+    assert (config["source"], config["demonstrations"]) == (f"{played}:random", len(solved))
+
+
+def test_written_conversations_are_those_of_imitation_by_hand(played, codec):
+    """As tokens, where the oracle is imitated on the same levels."""
+    _, episodes = choose_episodes(f"{played}:oracle", "ragen/FrozenLakeText-v0", True, False)
+    for episode, row in zip(episodes, written_conversations(episodes, codec), strict=True):
+        env = make_env(replay_spec(episode))
+        by_hand = sft._play(env, codec, 0, 0.0, np.random.default_rng(0))
+        assert (row.ids, row.turn_ids) == (by_hand.ids, by_hand.turn_ids)
+
+
+@pytest.mark.parametrize(("solved_only", "best_of"), [(True, True), (False, True), (False, False)])
+def test_the_best_attempt_at_a_level_is_chosen(solved_only, best_of, played):
+    game = "ragen/FrozenLakeText-v0"
+    _, episodes = choose_episodes(f"{played}:random", game, solved_only, best_of)
+    recorded = [
+        e for e in records(played, "random", "FrozenLake") if e["success"] or not solved_only
+    ]
+    best = {}
+    for each in recorded:
+        index = each["instance"]["index"]
+        best[index] = max(best.get(index, -9), each["episode_return"])
+    if best_of:
+        assert {e.instance.index: e.episode_return for e in episodes} == best
+        assert len(episodes) == len(best)
+    else:
+        assert len(episodes) == len(recorded) == 16
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (["--from", "{run}:oracle"], "has the games Bandit, FrozenLake; name one"),
+        (["sokoban", "--from", "{run}:oracle"], "has no episode of ragen/SokobanText-v0"),
+        (["bandit", "--from", "{test}"], "holds test levels, on which a model must not be trained"),
+        (["bandit", "--from", "{run}:oracle", "--recipe", "smollm2-bandit"], "leave one out"),
+    ],
+)
+def test_runs_that_cannot_be_imitated_are_refused(change, words, played, tmp_path, capsys):
+    test = tmp_path / "test"
+    main(["bench", "--agent", "oracle", "--game", "Bandit", "--episodes", "2", "--out", str(test)])
+    arguments = [word.format(run=played, test=test) for word in change]
+    assert main(["sft", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()

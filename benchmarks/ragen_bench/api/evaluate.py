@@ -37,6 +37,7 @@ def evaluate(
     suite: str | Path | Suite = "core",
     games: str | Sequence[str] = (),
     levels: str | Path | None = None,
+    split: str | None = None,
     episodes: int | None = None,
     attempts: int = 1,
     settings: Mapping[str, Any] | None = None,
@@ -78,6 +79,7 @@ def evaluate(
         suite: A suite, its name, or the path of its YAML file.
         games: Play only these: games of the suite, or others by name or id.
         levels: File of levels that the only game plays instead of the suite's, all of them by default.
+        split: "train", "validation" or "test", instead of the suite's; a leaderboard takes test levels.
         episodes: Levels per game, instead of the suite's.
         attempts: Attempts at each level, for pass@k and pass^k.
         settings: Settings of the conversation or the game, such as ``{"think": False}``.
@@ -123,6 +125,7 @@ def evaluate(
         settings or {},
         text_ids(),
         None if levels is None else str(levels),
+        split,
     )
     check_suite(chosen)
     names, live = name_agents(agents, concurrency)

@@ -36,6 +36,14 @@ def bench(
             show_default="those of the suite",
         ),
     ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPLIT",
+            help="train, validation or test levels.",
+            show_default="that of the suite: test",
+        ),
+    ] = None,
     by: ByOption = None,
     attempts: Annotated[
         int,
@@ -68,6 +76,7 @@ def bench(
             agent or default_agents(),
             suite=suite,
             levels=levels,
+            split=split,
             attempts=attempts,
             **options.arguments,
             **vars(endpoint.parsed),

@@ -21,6 +21,7 @@ from ragen_bench.config.own_levels import limits_for, own_level_count, with_leve
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS
 from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.levels.splits import read_split
 from ragen_envs.registration import creator_of, game_of, plain_id, text_ids
 
 __all__ = [
@@ -106,8 +107,9 @@ def adapt_suite(
     settings: Mapping[str, Any],
     known: Sequence[str],
     levels: str | None = None,
+    split: str | None = None,
 ) -> Suite:
-    """Return the suite with fewer or more levels, another seed or sampling, or other games or settings.
+    """Return the suite with other levels, seed, sampling, games or settings.
 
     What is None stays as it is. Games are names of the suite's tasks, or those of other games,
     which become tasks; ``known`` are the text ids that there are. The settings replace those of
@@ -122,6 +124,8 @@ def adapt_suite(
         changes["episodes"] = episodes
     if seed is not None:
         changes["seed"] = seed
+    if split is not None:
+        changes["split"] = read_split(split)
     if games:
         changes["tasks"] = _choose(suite, games, known)
     tasks = changes.get("tasks", suite.tasks)

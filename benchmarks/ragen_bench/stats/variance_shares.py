@@ -19,6 +19,8 @@ import numpy as np
 from ragen_bench.stats.clusters import Clusters
 from ragen_bench.stats.intervals import FloatArray, Interval, percentile_interval
 
+__all__ = ["variance_shares"]
+
 LEVEL: Final = "level"
 SAMPLING: Final = "sampling"
 

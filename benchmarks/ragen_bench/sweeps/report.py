@@ -17,6 +17,8 @@ from ragen_bench.stats.paired import compare_rates, holm, square_and_add
 from ragen_bench.stats.variance_shares import SAMPLING, variance_shares
 from ragen_bench.sweeps.sweep import Place, Sweep
 
+__all__ = ["shares_table", "sweep_table"]
+
 _KEPT: Final = (
     "n", "success", "success_low", "success_high", "score", "score_low", "score_high", "random_success",
     "optimal_success", "mean_return", "valid", "turns", "reply_tokens", "errors",
