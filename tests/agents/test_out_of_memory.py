@@ -63,25 +63,16 @@ PASSES = "update.max_tokens_per_micro_batch .16384. or set update.gradient_check
     ("place", "at", "error", "saved", "advice"),
     [
         ("poll", 0, CUDA, 0, "evaluation.episodes"),
-        ("poll", 3, CUDA, 0, PLAYING),
-        ("sync", 0, CUDA, 0, PLAYING),
         ("sync", 0, GONE, 0, None),
         ("sync", 2, CUDA, 2, PLAYING),
         ("release", 3, CPU, 1, PLAYING),
-        ("release", 3, GONE, 1, None),
-        ("prepare", 0, CUDA, 0, PASSES),
-        ("prepare", 2, CPU, 2, PASSES),
         ("prepare", 2, CUDA_ITSELF, 2, PASSES),
         ("_loss", 0, CUBLAS, 0, PASSES),
         ("_loss", 0, NCCL, 0, PASSES),
-        ("_loss", 0, CUDA, 0, PASSES),
-        ("_loss", 4, CPU, 1, PASSES),  # two steps of two passes in each iteration
-        ("_loss", 5, MemoryError(), 1, PASSES),
+        ("_loss", 5, MemoryError(), 1, PASSES),  # two steps of two passes in each iteration
         ("_loss", 6, CUDA, None, PASSES),
         ("step", 0, CUDA, None, PASSES),
-        ("evaluate", 0, CUDA, 0, "evaluation.episodes"),
         ("evaluate", 2, CUDA, 2, "evaluation.episodes"),
-        ("evaluate", 2, GONE, 2, None),
         ("save_file", 0, CPU, 2, "the same command resumes"),
     ],
 )

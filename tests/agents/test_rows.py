@@ -74,8 +74,15 @@ def gradients(one, trajectories, budget=100_000):
     return prepared.metrics, found
 
 
-@pytest.mark.parametrize("estimator", ["grpo", "gae", "turn-gae", "bilevel-gae"])
-@pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum-norm"])
+@pytest.mark.parametrize(
+    ("estimator", "mode"),
+    [
+        ("grpo", "token-mean"),
+        ("gae", "seq-mean-token-mean"),
+        ("turn-gae", "seq-mean-token-sum-norm"),
+        ("bilevel-gae", "token-mean"),
+    ],
+)
 def test_a_row_for_each_turn_has_the_gradient_of_one_row(estimator, mode, tiny, tmp_path):
     layer = {
         "model": str(tiny), "advantage": {"estimator": estimator}, "loss": {"agg_mode": mode, "kl": "none"},
@@ -125,8 +132,7 @@ def test_each_row_is_the_prompt_that_was_shown(settings, tiny, tmp_path):
     assert rows == (turns if settings["history"] == "none" else [max(1, n - 1) for n in turns])
 
 
-@pytest.mark.parametrize("preset", ["starpo-ppo", "starpo-grpo"])
-@pytest.mark.parametrize("history", ["full", "none"])
+@pytest.mark.parametrize(("preset", "history"), [("starpo-ppo", "full"), ("starpo-grpo", "none")])
 def test_a_model_whose_template_removes_thoughts_is_trained_and_resumed(
     preset, history, thinker, tmp_path, monkeypatch
 ):

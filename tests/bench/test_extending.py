@@ -213,7 +213,7 @@ def test_unknown_agents_and_games_name_the_installed_ones(installed, tmp_path):
     assert done.returncode == 2
     assert (
         "use random, noop, oracle, webshop-first-hit, webshop-rule, hare, starter, starter-0.2, smollm2, "
-        "a folder" in done.stderr
+        "gemma3-270m, a folder" in done.stderr
     )
     done = ragen("bench", "--agent", "hare", "--game", "Chess", "--out", out, path=installed)
     assert done.returncode == 2

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from ragen_bench.__main__ import _missing, main
+from ragen_bench.config.overrides import read_overrides
 from ragen_bench.viewer.templates import folder_server
 
 
@@ -32,8 +33,6 @@ def test_local_servers_answer_local_hosts(path, host, status, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("bench --agent random --setting think=true --setting think=false", "think is set 2 times"),
-        ("train bandit iterations=1 iterations=2", "iterations is set 2 times"),
         ("new-game sokoban", "the suite has a game of that name"),
         ("--import nothing_inside games", "a folder without an __init__.py"),
     ],
@@ -42,6 +41,14 @@ def test_mistakes_are_one_line(words, message, tmp_path, monkeypatch, fails):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nothing_inside").mkdir()
     assert message in fails(*words.split())
+
+
+def test_of_two_values_of_a_setting_the_last_counts_and_a_note_says_so(capsys):
+    assert read_overrides(["think=true", "size.x=1", "think=false"]) == {
+        "think": False,
+        "size": {"x": 1},
+    }
+    assert capsys.readouterr().err == "note: think is set twice; the last value counts\n"
 
 
 def test_missing_systems_are_named():

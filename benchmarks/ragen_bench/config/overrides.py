@@ -1,5 +1,6 @@
 """Settings from the command line, as ``field=value``."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,12 +14,16 @@ from ragen_envs.errors import RagenError
 def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
     """Return settings in the form ``field=value``, laid over one another, as nested settings.
 
+    The last value of a field counts; a note says so.
+
     Raises:
-        RagenError: One of them has another form, or a field is set twice.
+        RagenError: One of them has another form.
     """
-    names = [text.partition("=")[0] for text in texts]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise RagenError(f"{twice:.80} is set {names.count(twice)} times; set it once")
+    names: set[str] = set()
+    for name in (text.partition("=")[0] for text in texts):
+        if name in names:
+            print(f"note: {name:.80} is set twice; the last value counts", file=sys.stderr)
+        names.add(name)
     return merged(*map(read_override, texts))
 
 
