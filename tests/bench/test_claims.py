@@ -49,7 +49,7 @@ def test_an_effect_below_half_of_the_papers_is_smaller():
 
 
 @pytest.mark.parametrize(
-    ("rate", "verdict"), [(0.5, "supported"), (0.3, "contradicted"), (0.45, "undecided")]
+    ("rate", "verdict"), [(0.5, "supported"), (0.3, "contradicted"), (0.46, "undecided")]
 )
 def test_success_is_shown_to_differ_by_less_than_five_points_or_not(rate, verdict):
     claim = "Adapters at tenfold learning rates solve as much as all weights"

@@ -30,7 +30,7 @@ def train_sweep(
         typer.Argument(
             metavar="SWEEP",
             help="algorithm, clip-kl, diversity, echo-trap, filter, freshness, gradient, granularity, lora, "
-            "ragen2, reasoning, risk, sft, slip, or the path of a YAML file.",
+            "ragen2, reasoning, risk, sft, slip, thoughts, or the path of a YAML file.",
         ),
     ],
     game: Annotated[

@@ -252,7 +252,8 @@ def matrix_grid(what: Reproduction, data: pd.DataFrame) -> Grid | None:
             row.append(_printed(what, cell, i))
             of = ours.get(cell)
             row.append("" if of is None else percent_interval(of["success"], of["low"], of["high"]))
-    return Grid(header, rows, left=1)
+    hideable = tuple(reversed(header[3:]))
+    return Grid(header, rows, left=1, hideable=hideable, intervals_hideable=True)
 
 
 def _printed(what: Reproduction, cell: str, i: int) -> str:
