@@ -56,12 +56,13 @@ WITH_COMMANDS = [page for page in PAGES if "```bash\n" in TEXT[page]]
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """A cache of models in which the starter has the name of the model that would be downloaded."""
+    """A cache of models in which the starter has the names of the models that would be downloaded."""
     folder = tmp_path_factory.mktemp("cache")
-    model = folder / "models" / PACKAGED["smollm2"].sha256[:16]
-    shutil.copytree(STARTER, model)
-    known = {"name": "smollm2", "file": "none.gguf", "sha256": PACKAGED["smollm2"].sha256}
-    (model / "provenance.json").write_text(json.dumps(known))
+    for name, packaged in PACKAGED.items():
+        model = folder / "models" / packaged.sha256[:16]
+        shutil.copytree(STARTER, model)
+        known = {"name": name, "file": "none.gguf", "sha256": packaged.sha256}
+        (model / "provenance.json").write_text(json.dumps(known))
     return folder
 
 
