@@ -2,10 +2,13 @@
 
 import os
 import shutil
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from ragen_agents.run_files.files import exclusive_lock
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 
@@ -74,8 +77,22 @@ def two_machines():
 @pytest.fixture
 def cluster():
     """Two machines of a test's own, of which it may kill one."""
-    with two_machines() as made:
+    with ray_alone(), two_machines() as made:
         yield made
+
+
+@pytest.fixture
+def own_ray(monkeypatch):
+    """A cluster of the command's own, whatever else runs on this machine."""
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with ray_alone():
+        yield
+
+
+def ray_alone():
+    """Wait until no other worker of the tests has a cluster: two at once keep each other from starting."""
+    return exclusive_lock(Path(tempfile.gettempdir()) / "ragen-tests-ray.lock", wait=True)
 
 
 @pytest.fixture(scope="module")

@@ -491,13 +491,6 @@ def test_a_result_serves_a_task_with_fewer_tests_and_no_other():
 # --- on Ray --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def own_ray(monkeypatch):
-    """A cluster of the command's own, whatever else runs on this machine."""
-    pytest.importorskip("ray")
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-
-
 def test_an_address_without_a_cluster_is_named(tiny, tmp_path, monkeypatch, capsys):
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_ADDRESS", "headnode")
