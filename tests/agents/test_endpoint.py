@@ -1,4 +1,4 @@
-"""Agents behind an endpoint: really over HTTP, through faults, kills and budgets."""
+"""Agents behind an endpoint: really over HTTP, through faults and kills."""
 
 import json
 import logging
@@ -15,7 +15,6 @@ from endpoint_bench import GAMES, bench, everything, records, table, words
 from endpoint_server import FAULTS, EndpointServer, completion, failure, plays
 from processes import interruptible
 from ragen_bench.__main__ import main
-from ragen_bench.config.run_config import load_config
 from ragen_bench.runs.records import read_records
 
 from ragen_agents.rollout import Episode
@@ -342,6 +341,27 @@ def test_wrong_words(more, named, server, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("body", [{"api_key": KEY}, {"a": [{"Authorization": f"Bearer {KEY}"}]}])
+def test_secrets_in_the_body_are_not_recorded(body, server, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(words(server, out, "--extra-body", json.dumps(body))) == 2
+    error = capsys.readouterr().err
+    assert "extra_body has the field" in error
+    assert KEY not in error
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "option", [["--api-key-env", KEY], ["--api-key-env", "gsk_2a"], ["--header", f"A: {KEY}"],
+               ["--header", f"A={KEY}"]],
+)  # fmt: skip
+def test_a_key_in_the_place_of_a_name_is_not_repeated(option, server, tmp_path, capsys):
+    assert main([*words(server, tmp_path / "run"), *option]) == 2
+    error = capsys.readouterr().err
+    assert option[1].split("=")[-1].removeprefix("A: ") not in error
+    assert option[0] in error
+
+
 # --- what is asked, what is kept -----------------------------------------------------------------
 
 
@@ -438,114 +458,6 @@ def test_records_of_the_first_version_are_read_but_not_taken_for_new_ones(server
     # Nobody can leave out the exact baselines by calling a record an old one.
     assert main(["verify", str(tmp_path / "run")]) == 1
     assert "random_success: recorded None, recomputed 0." in capsys.readouterr().err
-
-
-# --- budgets and the cache -----------------------------------------------------------------------
-
-
-def test_a_budget_stops_a_run_that_a_larger_one_ends(server, tmp_path, capsys):
-    expected = bench(server, tmp_path / "whole")
-    server.bodies.clear()
-    out, prices = tmp_path / "run", tmp_path / "prices.yaml"
-    prices.write_text("m: {input: 1000, output: 10000}\n")
-    few = ["--concurrency", "2", "--prices", prices]
-    bench(server, out, *few, "--token-limit", 3200, code=3)
-    assert len(server.bodies) in (10, 11)  # 320 tokens each; one more may be in flight
-    shown = capsys.readouterr()
-    assert "tokens are used; finished episodes are kept" in shown.err
-    assert "are missing" in shown.out
-    bench(server, out, *few, "--token-limit", 3200, code=3)
-    assert len(server.bodies) in (10, 11)
-    bench(server, out, *few, "--cost-limit", 10, code=3)  # 0.5 each
-    assert len(server.bodies) in (20, 21)
-    assert "of 10 is spent" in capsys.readouterr().err
-    usage = (out / "usage.jsonl").read_bytes()
-    (out / "usage.jsonl").write_bytes(usage[:-5])
-    assert bench(server, out, *few, "--cost-limit", 1000) == expected
-    assert main(["verify", str(out)]) == 0
-
-
-def test_time_over_is_a_clean_stop(tmp_path, capsys):
-    server = EndpointServer(faults=1.0, kinds=("hang",))
-    with server:
-        bench(server, tmp_path / "run", "--time-limit", "0.2s", code=3)
-        assert "0.2 s are over" in capsys.readouterr().err
-        server.faults = 0.0
-        assert len(bench(server, tmp_path / "run")) == 24
-
-
-def test_a_cache_asks_for_nothing_twice(server, tmp_path):
-    greedy = ["--temperature", "0", "--cache", tmp_path / "cache"]
-    expected = bench(server, tmp_path / "a", *greedy)
-    asked = len(server.bodies)
-    assert bench(server, tmp_path / "b", *greedy) == expected
-    assert len(server.bodies) == asked
-    bench(server, tmp_path / "c", *greedy, "--max-reply-tokens", "99")
-    assert len(server.bodies) == 2 * asked
-    (tmp_path / "cache").write_bytes(b"no database" * 100)
-    assert main(words(server, tmp_path / "d", *greedy)) == 2
-
-
-def test_replies_are_kept_unless_that_is_refused(server, tmp_path):
-    for name, *options in (("sampled",), ("greedy", "--temperature", "0"), ("none", "--no-cache")):
-        bench(server, tmp_path / name, *options, games=GAMES[:1])
-        kept = (tmp_path / name / "responses.sqlite").exists()
-        assert kept == (name != "none")
-
-
-def test_small_budgets_buy_each_reply_once(server, tmp_path):
-    expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
-    bodies = sorted(map(json.dumps, server.bodies))
-    cost = sum(line["prompt_tokens"] + line["reply_tokens"] for line in usage(tmp_path / "whole"))
-    server.bodies.clear()
-    out = tmp_path / "run"
-    for limit in range(1500, cost, 1500):
-        bench(server, out, "--token-limit", limit, games=GAMES[1:2], code=3)
-        spent = sum(line["prompt_tokens"] + line["reply_tokens"] for line in usage(out))
-        if limit > 1500:  # the cost of a reply is known
-            assert limit <= spent < limit + 2 * 320
-    assert bench(server, out, games=GAMES[1:2]) == expected
-    assert sorted(map(json.dumps, server.bodies)) == bodies
-
-
-def usage(out):
-    return [json.loads(line) for line in (out / "usage.jsonl").read_text().splitlines()]
-
-
-def test_a_run_is_resumed_at_another_address(server, tmp_path, capsys):
-    expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
-    asked, out = len(server.bodies), tmp_path / "run"
-    with EndpointServer() as first:
-        bench(first, out, "--token-limit", 2000, games=GAMES[1:2], code=3)
-        spent = len(first.bodies)
-    server.bodies.clear()
-    assert bench(server, out, games=GAMES[1:2]) == expected
-    assert f"was played at {first.url} and continues at {server.url}" in capsys.readouterr().err
-    assert len(server.bodies) == asked - spent
-    endpoint = load_config(out).agents[0].endpoint
-    assert (endpoint.base_url, endpoint.also_at) == (first.url, [server.url])
-    assert main(["verify", str(out)]) == 0
-
-
-@pytest.mark.parametrize("body", [{"api_key": KEY}, {"a": [{"Authorization": f"Bearer {KEY}"}]}])
-def test_secrets_in_the_body_are_not_recorded(body, server, tmp_path, capsys):
-    out = tmp_path / "run"
-    assert main(words(server, out, "--extra-body", json.dumps(body))) == 2
-    error = capsys.readouterr().err
-    assert "extra_body has the field" in error
-    assert KEY not in error
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    "option", [["--api-key-env", KEY], ["--api-key-env", "gsk_2a"], ["--header", f"A: {KEY}"],
-               ["--header", f"A={KEY}"]],
-)  # fmt: skip
-def test_a_key_in_the_place_of_a_name_is_not_repeated(option, server, tmp_path, capsys):
-    assert main([*words(server, tmp_path / "run"), *option]) == 2
-    error = capsys.readouterr().err
-    assert option[1].split("=")[-1].removeprefix("A: ") not in error
-    assert option[0] in error
 
 
 # --- pictures ------------------------------------------------------------------------------------
