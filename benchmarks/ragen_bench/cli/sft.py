@@ -58,7 +58,7 @@ def sft(
             raise RagenError("--recipe and --from are two sources of episodes; leave one out")
         given = read_overrides(settings)
         if decided := {"game", "env_kwargs", "demonstrations", "noise", "variants"} & given.keys():
-            raise RagenError(f"{min(decided)} is that of the run with --from; leave it out")
+            raise RagenError(f"{min(decided)} has no effect with --from; leave it out")
         solved_only = given.get("solved_only", True) is True
         wanted = None if game is None else text_id_of(game)
         who, episodes = choose_episodes(source, wanted, solved_only, best_of)
