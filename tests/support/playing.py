@@ -1,4 +1,6 @@
-"""Actions for tests that play every game, numbered ones and words alike."""
+"""Help tests that play games: actions of every game, and boards that can be walked."""
+
+import numpy as np
 
 from ragen_envs.game.word_game import WordGameEnv
 
@@ -25,3 +27,14 @@ def best_texts(env):
     names = env.get_wrapper_attr("names")
     actions = env.get_wrapper_attr("oracle")().actions
     return [each if isinstance(each, str) else names[each] for each in actions]
+
+
+def reachable(board):
+    """Return whether the goal can be walked to, by growing the set of cells from the start."""
+    free = np.isin(board, (0, 2, 3))
+    grown = board == 3
+    for _ in range(board.size):
+        padded = np.pad(grown, 1)
+        near = padded[:-2, 1:-1] | padded[2:, 1:-1] | padded[1:-1, :-2] | padded[1:-1, 2:]
+        grown = grown | (near & free)
+    return bool(grown[board == 2].all())
