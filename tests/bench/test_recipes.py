@@ -58,7 +58,7 @@ def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
         (["train", "--recipe", "nope"], "known are smollm2-bandit, smollm2-sokoban, sokoban"),
         (["sft", "--recipe", "nope", "--out", "x"], "known are smollm2-bandit, smollm2-sokoban"),
         (["sft", "--recipe", "sokoban", "--out", "x"], "needs no imitation"),
-        (["sft", "--out", "x"], "name a game or a --recipe"),
+        (["sft", "--out", "x"], "name a game, a --recipe, or a run with --from"),
         (["sft", "bandit", "--recipe", "smollm2-sokoban", "--out", "x"], "remove 'bandit'"),
         (["train", "--recipe", "smollm2-sokoban"], "ragen sft --recipe smollm2-sokoban --out"),
         (["train", "bandit", "--recipe", "sokoban"], "a recipe sets its own game; remove 'bandit'"),

@@ -39,6 +39,8 @@ def small(words, port):
     for subcommand, settings in SETTINGS.items():
         if subcommand == tuple(words[1 : 1 + len(subcommand)]) or _is_imported(words, subcommand):
             words = _with_settings(words, settings)
+    if "--from" in words:  # the run decides how many demonstrations there are
+        words.remove(f"demonstrations={IMITATION['demonstrations']}")
     for name, options in OPTIONS.items():
         if any(name in (word, Path(word).name) for word in words[:5]) and not _is_whole(words):
             words = _with_options(words, options)
