@@ -53,9 +53,6 @@ class ChatTemplate:
     Args:
         tokenizer: A tokenizer with a chat template.
         stop_token_ids: Further ids that end a turn, such as those of the model's generation config.
-
-    Raises:
-        RagenError: There is no chat template, or it refuses even a conversation without a system message.
     """
 
     _merges = False
@@ -85,9 +82,6 @@ class ChatTemplate:
                 assistant, then the user's last.
             prefix: What the model's turn begins with, after what the template puts there: ``<think>`` or
                 "". It is not repeated where the template ends with it.
-
-        Raises:
-            RagenError: The template refuses the conversation.
         """
         if (template := str(self.tokenizer.chat_template)) not in self._checked:
             self._checked.add(template)
@@ -120,11 +114,6 @@ class ChatTemplate:
         self, before: Sequence[int], reply: str, after: Sequence[int]
     ) -> list[int] | None:
         """Return the tokens after a reply in the next prompt, from the one that ends the turn.
-
-        Args:
-            before: The prompt that was replied to.
-            reply: The text of the reply.
-            after: The next prompt.
 
         Returns:
             None if the next prompt does not begin with the last one and the reply.
@@ -274,9 +263,6 @@ def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: b
         tokenizer: A tokenizer with a chat template.
         messages: Each with role and content.
         reply: Whether the beginning of the model's turn follows.
-
-    Raises:
-        RagenError: The template refuses it, for example because it has no system messages.
     """
     ids: list[int] = _rendered(tokenizer, messages, reply, return_dict=False)
     return ids

@@ -18,11 +18,7 @@ def picture_hash(picture: Picture) -> str:
 
 
 def decode_png(data: bytes) -> Picture:
-    """Return the picture in a PNG file, uint8 (H, W, 3).
-
-    Raises:
-        RagenError: It is no PNG file.
-    """
+    """Return the picture in a PNG file, uint8 (H, W, 3)."""
     from PIL import Image
 
     try:

@@ -95,11 +95,7 @@ class SftConfig(BaseModel):
 
 
 def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
-    """Return conversations of the oracle, or of the noise that replaces it, on fresh training levels.
-
-    Raises:
-        RagenError: The game has too few levels that can be solved within its budget.
-    """
+    """Return conversations of the oracle, or of the noise that replaces it, on fresh training levels."""
     solved: list[Trajectory] = []
     number = 0
     for part, kwargs in enumerate(config.variants or [{}], start=1):
@@ -178,11 +174,7 @@ def _check_lengths(rows: Sequence[Row], context: int | None) -> None:
 
 @contextmanager
 def _work_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder beside ``out`` for what is not complete yet; it is locked, and deleted at the end.
-
-    Raises:
-        RagenError: ``out`` already exists, another command writes it, or it cannot be written.
-    """
+    """Yield a folder beside ``out`` for what is not complete yet; it is locked, and deleted at the end."""
     _check_new(out)
     work = out.with_name(out.name + ".writing")
     with ExitStack() as resources:
@@ -217,11 +209,6 @@ def train(
 
     Beside the weights lie the config, ``sft.json``, and the demonstrations, ``demonstrations.jsonl``: a
     chat a line, as trl reads them.
-
-    Raises:
-        RagenError: It is one of several processes, the model or the game cannot be used, a conversation is
-            longer than the model's context, memory runs out, training diverges, or the folder already exists,
-            is being written by another command, or cannot be written.
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise RagenError("imitation trains in one process; start it without torchrun")

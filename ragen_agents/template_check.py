@@ -65,11 +65,7 @@ for messages in given["chats"]:
 
 
 def check_template(tokenizer: Any) -> None:
-    """Render conversations with the template of a tokenizer in a process with limits.
-
-    Raises:
-        RagenError: There is no template, or it does not end in time, or it needs too much memory.
-    """
+    """Render conversations with the template of a tokenizer in a process with limits."""
     template = tokenizer.chat_template and tokenizer.get_chat_template()
     if not (template or "").strip():
         raise RagenError("the tokenizer has no chat template; save one with it")

@@ -41,11 +41,7 @@ class Provenance:
 
 
 def read_provenance(folder: Path) -> dict[str, Any] | None:
-    """Return the origin of the weights of a cached model, or None for any other folder.
-
-    Raises:
-        RagenError: The file that says so is damaged.
-    """
+    """Return the origin of the weights of a cached model, or None for any other folder."""
     path = folder / PROVENANCE
     if folder.resolve().parent != models_folder().resolve() or not path.is_file():
         return None

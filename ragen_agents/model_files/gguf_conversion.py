@@ -16,11 +16,7 @@ _LOG: Final = logging.getLogger("ragen.models")
 
 
 def converted(file: Path) -> Path:
-    """Return the model folder of a GGUF file, after converting it if it is not in the cache.
-
-    Raises:
-        RagenError: It cannot be converted, or the extra for that is not installed.
-    """
+    """Return the model folder of a GGUF file, after converting it if it is not in the cache."""
     sha256 = remembered_sha256(file)
     provenance = Provenance(file.stem, file.name, sha256)
     return make_cached(cached_folder(sha256), partial(convert, file, provenance))
@@ -36,9 +32,6 @@ def convert(
         provenance: Where it comes from.
         scratch: An empty folder.
         chat_template: For a model whose file has none.
-
-    Raises:
-        RagenError: It cannot be converted, or the extra for that is not installed.
     """
     check_packages(str(file))
     _LOG.info("converting %s to a model folder, once", file.name)

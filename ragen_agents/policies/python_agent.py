@@ -97,11 +97,7 @@ def is_python_agent(agent: str) -> bool:
 
 
 def load_agent(agent: str, concurrency: int) -> PythonPolicy:
-    """Make the policy of ``package.module:Name``, from the current directory or installed packages.
-
-    Raises:
-        RagenError: It cannot be imported, or is no agent; see `wrap_agent`.
-    """
+    """Make the policy of ``package.module:Name``, from the current directory or installed packages."""
     _make_importable()
     module, _, name = agent.partition(":")
     try:
@@ -122,11 +118,7 @@ def function_of(agent: Any) -> Any:
 
 
 def wrap_agent(name: str, function: Any, concurrency: int) -> PythonPolicy:
-    """Return a function of a request as a policy.
-
-    Raises:
-        RagenError: It is no function, or takes other arguments than the request.
-    """
+    """Return a function of a request as a policy."""
     if not callable(function):
         raise RagenError(
             f"agent '{name}' must be a class with the method reply(self, request), or a function of a "
@@ -142,11 +134,7 @@ def wrap_agent(name: str, function: Any, concurrency: int) -> PythonPolicy:
 
 
 def source_of(agent: str) -> bytes:
-    """Return the source file of the module of ``package.module:Name``.
-
-    Raises:
-        RagenError: There is no such module.
-    """
+    """Return the source file of the module of ``package.module:Name``."""
     _make_importable()
     module, _, name = agent.partition(":")
     if module.endswith(".py"):

@@ -22,11 +22,7 @@ class FirstHitPolicy:
     chooses_options: ClassVar[bool] = False
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
-        """Reply to each request by rule.
-
-        Raises:
-            RagenError: A game is not WebShop.
-        """
+        """Reply to each request by rule."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Request) -> Reply:

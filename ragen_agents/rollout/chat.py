@@ -25,9 +25,6 @@ class ChatCodec(ChatTemplate):
     Args:
         tokenizer: A tokenizer with a chat template.
         stop_token_ids: Further ids that end a turn, such as those of the model's generation config.
-
-    Raises:
-        RagenError: There is no chat template, or it does not end turns with a token that ends a reply.
     """
 
     def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
@@ -42,11 +39,7 @@ class ChatCodec(ChatTemplate):
         self.pad: int = self.close if tokenizer.pad_token_id is None else tokenizer.pad_token_id
 
     def start(self, messages: Sequence[Message], prefix: str = "") -> list[int]:
-        """Return the prompt of a conversation, as `prompt` does.
-
-        Raises:
-            RagenError: The template begins the turn with ``<think>``, and the prefix is "".
-        """
+        """Return the prompt of a conversation, as `prompt` does."""
         if self._opening and not prefix:
             raise RagenError(
                 f"the chat template begins the model's turn with {THINK_PREFIX}; set think_prefix to true"

@@ -54,11 +54,7 @@ def sampling_seed(run_seed: int, spec: EpisodeSpec, turn: int) -> int:
 
 
 def make_env(spec: EpisodeSpec) -> ConversationWrapper:
-    """Make the conversation of a spec and load its instance.
-
-    Raises:
-        RagenError: There is no such game or instance, or the game fails; the message names its method.
-    """
+    """Make the conversation of a spec and load its instance."""
     env = make(spec.env_id, **spec.env_kwargs)
     with named_errors(env.unwrapped):
         env.reset(options={"split": spec.split, "index": spec.index, "noise": spec.noise})
@@ -75,11 +71,7 @@ class References(NamedTuple):
 
     @classmethod
     def of(cls, env: ConversationWrapper) -> "References":
-        """Return those of a conversation that has not begun; None where the game does not compute one.
-
-        Raises:
-            RagenError: The game fails, a number is not finite, or a success is not in [0, 1].
-        """
+        """Return those of a conversation that has not begun; None where the game does not compute one."""
         game = env.unwrapped
         with named_errors(game):
             if not isinstance(level := getattr(game, "level", ""), str):
@@ -137,9 +129,6 @@ class EpisodeRunner:
     Args:
         spec: The episode.
         run_seed: Seed from which the seeds of the requests are derived.
-
-    Raises:
-        RagenError: There is no such game or instance, or the game fails.
     """
 
     def __init__(self, spec: EpisodeSpec, run_seed: int) -> None:
@@ -192,10 +181,6 @@ def play_answers(runners: Sequence[EpisodeRunner], answers: Sequence[Answer]) ->
     """Play one reply in each of the episodes and record what it did.
 
     The error of a policy, or of a game that breaks, ends its episode.
-
-    Args:
-        runners: Episodes that have not ended.
-        answers: One for each episode.
     """
     played = []
     for runner, (reply, seconds) in zip(runners, answers, strict=True):

@@ -57,11 +57,7 @@ def seat_seed(run_seed: int, spec: MatchSpec, seat: int, turn: int) -> int:
 
 
 def make_match_env(env_id: str, kwargs: Mapping[str, Any]) -> "MultiAgentConversation":
-    """Make the text face of a game for several players.
-
-    Raises:
-        RagenError: There is no such game, or a keyword is unknown or has a wrong value.
-    """
+    """Make the text face of a game for several players."""
     import pettingzoo  # an extra, which episodes of one player do without
 
     from ragen_envs.multi_agent import MULTI_AGENT_GAMES
@@ -99,9 +95,6 @@ class MatchRunner:
     Args:
         spec: The match; the lineup must have an agent for each seat.
         run_seed: Seed from which the seeds of the requests are derived.
-
-    Raises:
-        RagenError: There is no such game or level.
     """
 
     def __init__(self, spec: MatchSpec, run_seed: int) -> None:

@@ -24,11 +24,7 @@ _PACKAGES: Final = (
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the metrics of a run, iteration by iteration; a torn last line is left out.
-
-    Raises:
-        RagenError: There are none, or a line is corrupt.
-    """
+    """Return the metrics of a run, iteration by iteration; a torn last line is left out."""
     try:
         lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
     except OSError as error:

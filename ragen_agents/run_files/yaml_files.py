@@ -47,17 +47,7 @@ def bundled_names(folder: str) -> list[str]:
 
 
 def load_named(model: type[ModelT], folder: str, kind: str, name: str) -> ModelT:
-    """Load a YAML file of a folder of the package by its name, or any other by its path.
-
-    Args:
-        model: What it must be.
-        folder: A folder of the package.
-        kind: What errors call it, such as "suite".
-        name: Name or path.
-
-    Raises:
-        RagenError: There is no such file, or it is something else.
-    """
+    """Load a YAML file of a folder of the package by its name, or any other by its path."""
     what, known = f"{kind} '{name}'", bundled_names(folder)
     try:
         if name in known:
@@ -85,9 +75,6 @@ def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
         text: The text.
         what: Name of the text in errors.
         aliases: Whether aliases are allowed; a few lines of them can stand for gigabytes.
-
-    Raises:
-        RagenError: The text is too long or is not YAML of plain data.
     """
     if len(text) > MAX_CHARACTERS:
         raise RagenError(f"{what} has more than {MAX_CHARACTERS} characters")

@@ -41,9 +41,6 @@ def make_engine(
         folder: The run directory.
         context: Most tokens of a conversation; see `engine_context`.
         reserved: Bytes that the trainer will take later on the device.
-
-    Raises:
-        RagenError: It is not available.
     """
     max_tokens = config.rollout.max_tokens
     if config.engine == "transformers":
@@ -67,11 +64,7 @@ def make_engine(
 
 
 def check_processes(config: TrainConfig, processes: int) -> None:
-    """Check, before any model is loaded, that the engine of a config can serve so many processes.
-
-    Raises:
-        RagenError: It cannot.
-    """
+    """Check, before any model is loaded, that the engine of a config can serve so many processes."""
     if config.engine == "vllm" and processes > 1:
         raise RagenError(
             f"engine is vllm, which runs with one process of the trainer, not {processes}; use vllm-server"
@@ -79,14 +72,7 @@ def check_processes(config: TrainConfig, processes: int) -> None:
 
 
 def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own: int) -> int:
-    """Return the most tokens of a conversation that the engine of a config reads.
-
-    Args:
-        config: The run's.
-        make_env: Makes a conversation.
-        codec: The model's chat template.
-        own: The model's context.
-    """
+    """Return the most tokens of a conversation that the engine of a config reads."""
     if config.engine == "transformers":
         return own
     wanted = config.vllm.max_model_len

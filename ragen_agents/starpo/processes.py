@@ -22,11 +22,7 @@ _KINDS: Final = (EngineError, MemoryRanOutError, RagenError)
 
 
 class RunProcesses:
-    """All processes of a run, as one of them sees them.
-
-    Args:
-        accelerator: Of the run.
-    """
+    """All processes of a run, as one of them sees them."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator

@@ -85,13 +85,7 @@ class Played(NamedTuple):
 
 
 class RolloutStep:
-    """Plays the groups of each iteration on all processes.
-
-    Args:
-        config: The run's.
-        collector: Plays this process's share.
-        accelerator: The processes.
-    """
+    """Plays the groups of each iteration on all processes."""
 
     def __init__(self, config: TrainConfig, collector: Collector, accelerator: Accelerator) -> None:
         self._config, self._collector, self._accelerator = config, collector, accelerator

@@ -25,11 +25,7 @@ _WAITS: Final = 3600.0
 
 
 def make_accelerator(config: TrainConfig) -> Accelerator:
-    """Return the device and the processes of a run; warn if its arithmetic is slow there.
-
-    Raises:
-        RagenError: The processes cannot share the groups equally.
-    """
+    """Return the device and the processes of a run; warn if its arithmetic is slow there."""
     # A process may wait for one whose server is being started anew.
     patience = timedelta(seconds=_WAITS + config.server.outage_timeout)
     accelerator = Accelerator(
@@ -43,11 +39,7 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
 
 
 def check_shares(config: TrainConfig, processes: int) -> None:
-    """Check that processes can share the groups of an iteration equally.
-
-    Raises:
-        RagenError: They cannot.
-    """
+    """Check that processes can share the groups of an iteration equally."""
     count = config.rollout.prompts_per_iteration
     if count % processes:
         raise RagenError(
@@ -107,9 +99,6 @@ def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context
         make_env: Makes a conversation.
         codec: The model's chat template.
         context: Most tokens that the model and its engine can read.
-
-    Raises:
-        RagenError: They do not.
     """
     env, evaluation = make_env(), config.evaluation
     if evaluation.every:

@@ -43,11 +43,7 @@ class BlankConfig(BaseModel):
 
 
 def write_blank(config: BlankConfig, out: Path) -> None:
-    """Write an untrained model to a new, ordinary model folder.
-
-    Raises:
-        RagenError: The folder already exists, or the game cannot be made.
-    """
+    """Write an untrained model to a new, ordinary model folder."""
     from transformers import set_seed
 
     from ragen_agents.starter.model_build import as_llama, new_model

@@ -45,9 +45,6 @@ def explain_run(run: Run, tick: Callable[[int, int], None]) -> Explained:
     Args:
         run: The run.
         tick: Called after each episode with the number of episodes done and their total.
-
-    Raises:
-        RagenError: A record does not replay.
     """
     ledgers: dict[tuple[str, str], list[Ledger]] = {}
     reasons: Counter[tuple[str, str]] = Counter()

@@ -77,11 +77,7 @@ class PlacementOptions:
 def make_run(
     name: str, games: list[str] | None, size: SweepOptions, placement: PlacementOptions
 ) -> "SweepRun":
-    """Return the sweep run that a command line asks for.
-
-    Raises:
-        RagenError: An option has a wrong value.
-    """
+    """Return the sweep run that a command line asks for."""
     from ragen_agents.model_files.source import is_model_path
     from ragen_bench.evaluation.ray_cluster import check_placement
     from ragen_bench.training_sweeps.sweep_config import ScaleName, load_sweep

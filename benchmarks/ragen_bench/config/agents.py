@@ -83,9 +83,6 @@ def name_agents(agents: Agents, concurrency: int) -> tuple[list[str], dict[str, 
     Args:
         agents: As given.
         concurrency: Most calls of a function at once.
-
-    Raises:
-        RagenError: One is no agent, or its name is missing, taken or repeated.
     """
     if isinstance(agents, Mapping):
         pairs = list(agents.items())
@@ -142,11 +139,7 @@ def _source_hash(agent: Any) -> str | None:
 
 
 def weights_of(agent: str) -> str | None:
-    """Return a hash of a local model's files or a Python agent's source, or None for other agents.
-
-    Raises:
-        RagenError: The folder holds no weights, or there is no such module.
-    """
+    """Return a hash of a local model's files or a Python agent's source, or None for other agents."""
     if is_python_agent(agent):
         return hashlib.sha256(source_of(agent)).hexdigest()
     folder = folder_of(agent)

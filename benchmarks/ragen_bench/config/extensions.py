@@ -24,11 +24,7 @@ def imports_environment() -> dict[str, str]:
 
 
 def import_from_environment() -> None:
-    """Import the extensions of the process that has started this one.
-
-    Raises:
-        RagenError: One of them cannot be imported.
-    """
+    """Import the extensions of the process that has started this one."""
     for name in filter(None, os.environ.get(_VARIABLE, "").split(os.pathsep)):
         import_extension(name)
 
@@ -38,9 +34,6 @@ def import_extension(name: str) -> None:
 
     A file is imported by its name, with its folder to import from, so that an env whose entry point names
     the module is found.
-
-    Raises:
-        RagenError: It cannot be imported.
     """
     path = Path(name)
     is_file = path.suffix == ".py"

@@ -11,9 +11,6 @@ def text_id_of(name: str) -> str:
     """Return the id of the conversation env that a name stands for, or of another environment.
 
     See ``find_game`` for names.
-
-    Raises:
-        RagenError: There is no such game.
     """
     known = text_ids()
     found = find_game(name, known) or plain_id(name)
@@ -43,10 +40,6 @@ def find_game(name: str, known: Sequence[str]) -> str | None:
 
     A game is known by its text id, by its numeric id, and by its name with or without its namespace.
     Case and punctuation do not matter. A name that several games share is that of the first one.
-
-    Args:
-        name: What was given.
-        known: The text ids to choose from.
     """
     if name in known:
         return name

@@ -15,9 +15,6 @@ def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
     """Return settings in the form ``field=value``, laid over one another, as nested settings.
 
     The last value of a field counts; a note says so.
-
-    Raises:
-        RagenError: One of them has another form.
     """
     names: set[str] = set()
     for name in (text.partition("=")[0] for text in texts):
@@ -28,11 +25,7 @@ def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def read_override(text: str) -> dict[str, Any]:
-    """Return ``section.field=value`` as nested settings.
-
-    Raises:
-        RagenError: It has another form.
-    """
+    """Return ``section.field=value`` as nested settings."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise RagenError(

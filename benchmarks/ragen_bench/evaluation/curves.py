@@ -30,9 +30,6 @@ def success_curve(run: Run, by: str) -> tuple[pd.DataFrame, list[str]]:
     Args:
         run: The run.
         by: Name of one of the numbers that ``GameEnv.measures`` returns.
-
-    Raises:
-        RagenError: No level has such a property.
     """
     rows: list[dict[str, Any]] = []
     known: dict[tuple[str, str], dict[str, float]] = {}

@@ -15,11 +15,7 @@ CHUNK: Final = 16
 
 
 def count_seats(suite: Suite, agents: Sequence[str]) -> dict[str, int]:
-    """Return the number of players of each task; makes the first level of each.
-
-    Raises:
-        RagenError: A game or a setting does not exist, or the oracle cannot solve a game.
-    """
+    """Return the number of players of each task; makes the first level of each."""
     seats = {}
 
     def make(name: str) -> None:

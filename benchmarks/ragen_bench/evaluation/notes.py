@@ -83,12 +83,7 @@ def reply_notes(run: Run) -> list[str]:
 def notes_on_replies(
     samples: Mapping[tuple[str, str], Sequence[Played]], run: NotedRun
 ) -> list[str]:
-    """Return the notes on each agent.
-
-    Args:
-        samples: What was played, by agent and game.
-        run: The run.
-    """
+    """Return the notes on each agent."""
     lines: list[str] = []
     for agent in dict.fromkeys(agent for agent, _ in samples):
         games = {game: sample for (name, game), sample in samples.items() if name == agent}
@@ -155,9 +150,6 @@ def with_defects(data: pd.DataFrame, run: Run) -> pd.DataFrame:
 
 def _causes(causes: Mapping[str, Counter[str]]) -> tuple[str, str]:
     """Return the defects as a clause; if the most frequent one differs between games, as a line for each.
-
-    Args:
-        causes: Counts of defects by game.
 
     Returns:
         The clause or "", and the lines or "".

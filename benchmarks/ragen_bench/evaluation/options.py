@@ -65,9 +65,6 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] 
         options: As given.
         agents: Names of all agents.
         live: Names of those that are objects of this process.
-
-    Raises:
-        RagenError: An option has a wrong value, or concerns none of the agents.
     """
     data = {
         "base_url": check_base_url(options.base_url or OPENAI_URL),
@@ -97,11 +94,7 @@ def _refuse(options: Endpoint | Limits, fields: Iterable[str], agents: str, advi
 
 
 def make_budget(config: BaseConfig, options: Limits, live: Collection[str] = ()) -> Budget:
-    """Return what a run may spend; its time starts now.
-
-    Raises:
-        RagenError: An option has a wrong value, or an agent whose cost is limited has no price.
-    """
+    """Return what a run may spend; its time starts now."""
     known = {} if options.prices is None else load_prices(Path(options.prices))
     paid = _paid([agent.name for agent in config.agents], live)
     missing = [name for name in paid if price_of(name, known) is None]

@@ -31,9 +31,6 @@ class RayCluster:
     Args:
         threads: CPUs that each task requests, >= 1.
         gpus: GPUs that each task requests: a whole number, or a fraction of one.
-
-    Raises:
-        RagenError: Ray is not installed or cannot be reached, or no machine is large enough for a task.
     """
 
     def __init__(self, threads: int, gpus: float) -> None:
@@ -59,11 +56,7 @@ class RayCluster:
         return self.ray.remote(**self._resources, **options)(function)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a pure function on some machine and return its result.
-
-        Raises:
-            RagenError: The function raised one, or its machine was lost too often.
-        """
+        """Call a pure function on some machine and return its result."""
         return next(self.map(function, [arguments]))
 
     def map(
@@ -72,9 +65,6 @@ class RayCluster:
         """Yield the result of a pure function for each tuple of arguments, in their order.
 
         A call whose machine is lost is repeated elsewhere.
-
-        Raises:
-            RagenError: The function raised one, or a machine was lost too often.
         """
         variables = {"env_vars": task_environment(self.threads)}
         task = self.remote(function, max_retries=_RETRIES, runtime_env=variables)
@@ -99,11 +89,7 @@ class RayCluster:
 
 
 def check_placement(backend: str, gpus: float | None) -> None:
-    """Check the options ``--backend`` and ``--gpus``.
-
-    Raises:
-        RagenError: They are wrong.
-    """
+    """Check the options ``--backend`` and ``--gpus``."""
     if backend not in ("local", "ray"):
         raise RagenError(f"--backend is '{backend}', but must be local or ray")
     if gpus is not None and backend == "local":
@@ -149,9 +135,6 @@ class RayLauncher:
         threads: CPUs that each task requests, and threads that it uses, >= 1.
         gpus: GPUs that each task requests: a whole number, or a fraction of one.
         run: Does the work of a folder under environment variables, and returns its exit code.
-
-    Raises:
-        RagenError: Ray is not installed or cannot be reached, or no machine is large enough for a task.
     """
 
     def __init__(
@@ -208,9 +191,6 @@ class RayPlayer:
         agent: A control, or a local model.
         weights: Hash of the model's files here, or None.
         sampling: Of the replies.
-
-    Raises:
-        RagenError: The agent cannot be loaded there, or has other weights.
     """
 
     def __init__(
@@ -243,9 +223,6 @@ def players_on(
         agents: Their names and the hashes of their weights.
         sampling: Of the replies.
         remote: How endpoints are queried.
-
-    Raises:
-        RagenError: An agent cannot be loaded.
     """
     here = [name for name in agents if name.startswith(OPENAI) or is_python_agent(name)]
     players: dict[str, Player] = {**make_policies(here, sampling, remote)}

@@ -26,9 +26,6 @@ class Cached:
     A reply is known by the model, the endpoint's settings, the sampling, the messages, the pictures,
     the beginning of the turn, and the request's seed, which is made from the run's seed, the episode,
     its attempt and the turn.
-
-    Raises:
-        RagenError: The file is not such a cache, or cannot be written.
     """
 
     def __init__(

@@ -101,10 +101,6 @@ Player = Policy | AsyncPolicy | ChunkPlayer
 def play_run(play: RunPlay[RunConfig], players: Mapping[str, Player]) -> None:
     """Play every missing episode.
 
-    Args:
-        play: The run.
-        players: Of each agent with work left.
-
     Raises:
         BudgetReachedError: The budget was reached before the end.
         RagenError: The run cannot continue.

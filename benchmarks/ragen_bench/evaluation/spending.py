@@ -56,9 +56,6 @@ class Ledger(ResourceContext):
     """The file of a run that is being played; a context manager.
 
     Answers of episodes that were never finished are in it too: they were paid for.
-
-    Raises:
-        RagenError: The file is broken or cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -144,11 +141,7 @@ def price_of(agent: str, prices: Mapping[str, Price]) -> Price | None:
 
 
 def load_prices(path: Path) -> dict[str, Price]:
-    """Read a YAML mapping from model names to ``{input: …, output: …}``.
-
-    Raises:
-        RagenError: There is no such file, or a price in it is not one.
-    """
+    """Read a YAML mapping from model names to ``{input: …, output: …}``."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -274,11 +267,7 @@ class Metered:
 
 
 def read_duration(text: str | float) -> float:
-    """Return the seconds of a duration such as 90, "90s", "10m" or "1.5h".
-
-    Raises:
-        RagenError: It is none.
-    """
+    """Return the seconds of a duration such as 90, "90s", "10m" or "1.5h"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(text).strip())
     if match is None:
         raise RagenError(f"duration is '{text}', but must be like 90s, 10m or 1.5h")

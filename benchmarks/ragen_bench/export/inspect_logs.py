@@ -53,9 +53,6 @@ def write_inspect_logs(run: Run, out: Path, tick: Callable[[int, int], None]) ->
         run: It has episodes.
         out: The folder of the logs.
         tick: Called after each log with the number of logs and their total.
-
-    Raises:
-        RagenError: The run is empty, or the folder cannot be written.
     """
     if not run.samples:
         raise RagenError(f"'{run.folder}' has no episodes yet")

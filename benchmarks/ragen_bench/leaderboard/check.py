@@ -31,9 +31,6 @@ def check_entry(
         folder: Its folder.
         tick: Called after each episode with the number of checked episodes and their total.
         replay_all: Where the episodes are replayed.
-
-    Raises:
-        EntryError: The first mismatch; the message says where.
     """
     stored = read_entry(folder)
     if stored.entry.is_current:

@@ -205,11 +205,7 @@ class EntryError(RagenError):
 
 
 def check_rules(entry: Entry) -> None:
-    """Check everything that does not need the episodes.
-
-    Raises:
-        EntryError: A rule is broken; the message names the field.
-    """
+    """Check everything that does not need the episodes."""
     config = entry.config
     if entry.is_current:
         _check_suite(config.suite)
@@ -238,9 +234,6 @@ def check_titles(entries: Iterable[Entry]) -> None:
     Titles are compared as they look: their letters and digits after NFKC, each as the Latin letter that
     Unicode's table of confusable characters has for it, without case. Letters of several scripts can look
     alike, so that no word may mix them.
-
-    Raises:
-        EntryError: A title is refused; the message names the other entry or the letter.
     """
     seen: dict[tuple[int, str], str] = {}
     for entry in entries:

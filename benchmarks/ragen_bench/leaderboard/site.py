@@ -94,10 +94,6 @@ def build_site(
         out: Folder of the site.
         tick: Called with the number of checked entries and their total.
         url: Where the site will be, for previews of links to it, which need whole addresses.
-
-    Raises:
-        RagenError: An entry is rejected, results are broken, or the folder holds something else or
-            cannot be written.
     """
     refuse_other_folder(out)
     entries = _checked(entry_folders(root), tick)

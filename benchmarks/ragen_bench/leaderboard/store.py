@@ -33,11 +33,7 @@ _MAX_MEMORY: Final = 1 << 27
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Return the bytes of a regular file.
-
-    Raises:
-        EntryError: It is a link or something else, is too large, or cannot be read.
-    """
+    """Return the bytes of a regular file."""
     try:
         # Without blocking, so that a named pipe is seen for what it is.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -61,11 +57,7 @@ def _read(handle: int, most: int) -> bytes:
 
 
 def unpack(data: bytes, what: str) -> bytes:
-    """Return the contents of one xz stream.
-
-    Raises:
-        EntryError: It is none, is cut short, is followed by something, or unpacks to too much.
-    """
+    """Return the contents of one xz stream."""
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_MEMORY)
     try:
         unpacked = decompressor.decompress(data, MAX_UNPACKED + 1)
@@ -79,11 +71,7 @@ def unpack(data: bytes, what: str) -> bytes:
 
 
 def parse_json(data: bytes, what: str) -> Any:
-    """Return the data of a JSON text.
-
-    Raises:
-        EntryError: It is not JSON, has a key twice, nan or infinity, or is nested too deeply.
-    """
+    """Return the data of a JSON text."""
     try:
         return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
     except RecursionError as error:
@@ -118,11 +106,7 @@ class StoredEntry(NamedTuple):
 
 
 def entry_folders(root: Path) -> list[Path]:
-    """Return the folders of all entries, by name.
-
-    Raises:
-        RagenError: There is no such folder, or no entry in it.
-    """
+    """Return the folders of all entries, by name."""
     if not root.is_dir():
         raise RagenError(
             f"there is no folder '{root}'; run the command in a checkout, or name the folder with --entries"
@@ -134,11 +118,7 @@ def entry_folders(root: Path) -> list[Path]:
 
 
 def read_about(folder: Path) -> Entry:
-    """Read ``entry.json`` of a folder and hold it against the rules.
-
-    Raises:
-        EntryError: Something is not what it should be.
-    """
+    """Read ``entry.json`` of a folder and hold it against the rules."""
     data = parse_json(read_file(folder / ENTRY, MAX_ENTRY), ENTRY)
     try:
         entry = validate(Entry, data, ENTRY)
@@ -151,11 +131,7 @@ def read_about(folder: Path) -> Entry:
 
 
 def read_entry(folder: Path) -> StoredEntry:
-    """Read an entry with its episodes; nothing is played.
-
-    Raises:
-        EntryError: Something is not what it should be; the message says where.
-    """
+    """Read an entry with its episodes; nothing is played."""
     _check_folder(folder)
     entry = read_about(folder)
     data = unpack(read_file(folder / EPISODES, MAX_PACKED), EPISODES)
@@ -190,11 +166,7 @@ def _check_lines(data: bytes, expected: int) -> None:
 
 
 def write_entry(root: Path, entry: Entry, lines: bytes) -> Path:
-    """Write an entry whole or not at all, in the place of an older one of its name; return its folder.
-
-    Raises:
-        RagenError: It is larger than an entry may be, or cannot be written.
-    """
+    """Write an entry whole or not at all, in the place of an older one of its name; return its folder."""
     packed = lzma.compress(lines, preset=9 | lzma.PRESET_EXTREME)
     for size, limit in ((len(lines), MAX_UNPACKED), (len(packed), MAX_PACKED)):
         if size > limit:
@@ -214,9 +186,6 @@ def read_explainable(folder: Path, checked: bool = True) -> Run:
     """Read a run of ``ragen bench``, or an entry of the leaderboard as if it were one.
 
     The files of a run are compared with their hashes if ``checked``, those of an entry always.
-
-    Raises:
-        RagenError: It is neither, or corrupt.
     """
     if not (folder / ENTRY).is_file():
         return read_run(folder, checked)

@@ -28,11 +28,7 @@ from ragen_envs.errors import RagenError
 
 
 def published_settings(endpoint: EndpointSettings | None) -> EndpointSettings | None:
-    """Return the settings that decide an endpoint's replies, without its address.
-
-    Raises:
-        RagenError: A field of ``extra_body`` is named like a secret.
-    """
+    """Return the settings that decide an endpoint's replies, without its address."""
     if endpoint is None:
         return None
     check_secrets(endpoint.extra_body)
@@ -40,11 +36,7 @@ def published_settings(endpoint: EndpointSettings | None) -> EndpointSettings | 
 
 
 def read_description(path: Path | None, root: Path, agent: str) -> About:
-    """Return the description of an entry: from a file, or from the existing entry of the agent.
-
-    Raises:
-        RagenError: There is neither, or the file is invalid.
-    """
+    """Return the description of an entry: from a file, or from the existing entry of the agent."""
     if path is None:
         if (root / agent / ENTRY).is_file():
             return read_about(root / agent).about
@@ -61,11 +53,7 @@ def read_description(path: Path | None, root: Path, agent: str) -> About:
 
 
 def read_training(run: Path | None, root: Path, name: str) -> Training | None:
-    """Return the curves of a training run, or those of the existing entry of that name, if any.
-
-    Raises:
-        RagenError: There is no such run, or it is shorter than two iterations.
-    """
+    """Return the curves of a training run, or those of the existing entry of that name, if any."""
     if run is None:
         return read_about(root / name).training if (root / name / ENTRY).is_file() else None
     metrics = read_metrics(run)
@@ -91,9 +79,6 @@ def submit(
         training: Its training curves, if it was trained.
         root: Folder of all entries.
         tick: Called with the number of checked episodes and their total.
-
-    Raises:
-        RagenError: The run is unfinished, was changed, breaks a rule, or does not play again as recorded.
     """
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         control = side.agent if side.agent in CONTROLS else about.name

@@ -25,9 +25,6 @@ def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
 
     Returns:
         The files, relative to the folder.
-
-    Raises:
-        RagenError: The name is no name for a package or is taken, or the folder exists; nothing is written.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise RagenError(

@@ -22,14 +22,7 @@ _POLICY: Final = (
 
 
 class ShopSession:
-    """One episode, played by clicks.
-
-    Args:
-        env: A conversation with WebShop, at its start.
-
-    Raises:
-        RagenError: The game is another one.
-    """
+    """One episode, played by clicks."""
 
     def __init__(self, env: ConversationWrapper) -> None:
         shop = env.unwrapped
@@ -73,9 +66,6 @@ def serve_shop(session: ShopSession, port: int) -> ThreadingHTTPServer:
     Args:
         session: The episode.
         port: Where to listen; 0 for any free port.
-
-    Raises:
-        RagenError: The port is taken.
     """
     try:
         return ThreadingHTTPServer((HOST, port), _handler(session))

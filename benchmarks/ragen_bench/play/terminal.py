@@ -39,9 +39,6 @@ def open_game(
         split: Split of the frozen level.
         seed: Seed of the fresh level, or None for any.
         settings: Of the conversation and the game, over those of its id.
-
-    Raises:
-        RagenError: There is no such game, level or setting.
     """
     if index is not None and seed is not None:
         raise RagenError("--index chooses a frozen level and --seed a fresh one; give one of them")
@@ -157,11 +154,7 @@ def _hint(env: ConversationWrapper) -> str:
 
 
 def _read_line(line: str, env: ConversationWrapper) -> list[str]:
-    """Return the actions that a person means, as text.
-
-    Raises:
-        RagenError: A part is no action, or the first one is illegal now.
-    """
+    """Return the actions that a person means, as text."""
     game = env.unwrapped
     if not isinstance(game, WordGameEnv):
         return [env.names[action] for action in read_actions(line, env.names)]
@@ -183,9 +176,6 @@ def read_actions(line: str, names: tuple[str, ...]) -> list[int]:
 
     Each part between ``||`` is a name, a beginning of only one name, or, where all first letters
     differ, a run of first letters and arrows such as "rru".
-
-    Raises:
-        RagenError: A part is none of these.
     """
     parts = [part.strip() for part in line.split("||")]
     return [action for part in parts for action in _read_part(part, names)]
@@ -222,9 +212,6 @@ class KeyReader:
     sends is printed as it is.
 
     Use it as a context manager around the whole game.
-
-    Args:
-        env: The conversation.
     """
 
     def __init__(self, env: ConversationWrapper) -> None:

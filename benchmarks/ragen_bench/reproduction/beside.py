@@ -38,10 +38,6 @@ def read_beside(folders: Sequence[Path], what: Reproduction, choice: Choice) -> 
         folders: The runs.
         what: The table.
         choice: The size of the table. Test levels beyond its own are left out.
-
-    Raises:
-        RagenError: A folder is no run, or it has no agent that played the levels of any test, or an agent
-            of two runs has the same name.
     """
     agents: dict[tuple[str, str], Beside] = {}
     for folder in folders:

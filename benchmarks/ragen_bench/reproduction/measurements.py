@@ -18,12 +18,7 @@ _UNDECIDING: Final = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Runs:
-    """All results of a sweep that are there.
-
-    Args:
-        sweep: The sweep.
-        results: Of one scale, in any order.
-    """
+    """All results of a sweep that are there."""
 
     sweep: Sweep
     results: Sequence[TaskResult]

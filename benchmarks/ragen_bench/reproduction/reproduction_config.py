@@ -279,11 +279,7 @@ def bundled_reproductions() -> list[str]:
 
 
 def load_reproduction(name: str) -> Reproduction:
-    """Load a table or figure by its name.
-
-    Raises:
-        RagenError: There is no such one.
-    """
+    """Load a table or figure by its name."""
     known = bundled_reproductions()
     if name not in known:
         raise RagenError(f"unknown table or figure '{name}'; known are {', '.join(known)}, all")

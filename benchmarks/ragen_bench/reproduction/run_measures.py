@@ -50,12 +50,7 @@ def curve(result: TaskResult, metric: str) -> tuple[list[int], FloatArray]:
 
 
 def smoothed(values: FloatArray, every: int = 1) -> FloatArray:
-    """Return means over a window that begins with the first values and is shorter for short curves.
-
-    Args:
-        values: Of a curve.
-        every: Iterations from one value to the next.
-    """
+    """Return means over a window that begins with the first values and is shorter for short curves."""
     width = min(max(1, round(WINDOW / every)), len(values))
     if not width:
         return values

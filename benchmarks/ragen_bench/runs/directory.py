@@ -46,9 +46,6 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
 
     Entering makes the directory, or checks that it holds the same run, and cuts a torn last line off.
     A run without an episode is replaced.
-
-    Raises:
-        RagenError: The directory holds something else, is in use, or cannot be written.
     """
 
     def __init__(self, folder: Path, config: ConfigT) -> None:
@@ -71,9 +68,6 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         """Write episodes that are not there yet; they are on the disk when this returns.
 
         After a failure nothing more is written, so that lines and their hashes stay in step.
-
-        Raises:
-            RagenError: They cannot be written, or earlier ones could not.
         """
         if self._broken:
             raise RagenError(
@@ -166,9 +160,6 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     """Return the episodes of a directory that must hold a run with this config; reads only.
 
     Without an episode it may hold any run, because nothing is lost with it.
-
-    Raises:
-        RagenError: It holds another run, or an episode that is not of this run.
     """
     old = load_config(folder)
     records = read_episodes(folder, old)
@@ -294,9 +285,6 @@ def set_errors_aside(folder: Path, config: AnyConfig) -> int:
     Args:
         folder: The run directory; without a run in it, nothing is done.
         config: The run's.
-
-    Raises:
-        RagenError: The directory holds another run, an episode was changed, or it cannot be written.
     """
     if not (folder / CONFIG).exists():
         return 0

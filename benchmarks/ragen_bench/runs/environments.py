@@ -56,11 +56,7 @@ def continue_with(folder: Path, now: Mapping[str, Any]) -> None:
 
 
 def versions_of(folder: Path) -> dict[str, str]:
-    """Return the versions of a run's packages and of Python, several in their order after an upgrade.
-
-    Raises:
-        RagenError: They cannot be read.
-    """
+    """Return the versions of a run's packages and of Python, several in their order after an upgrade."""
     environments = _read(folder)
     first = _versions(environments[0])
     return first | {name: ", ".join(versions) for name, versions in _changes(environments).items()}

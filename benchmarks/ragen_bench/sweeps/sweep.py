@@ -125,9 +125,6 @@ class Sweep(_Model):
             games: Names or ids of games; () for those of the sweep.
             episodes: Levels at each point; None for the sweep's.
             level_seed: Seed of the levels that are drawn now.
-
-        Raises:
-            RagenError: There is no such game, or it has no levels of one's own.
         """
         count = episodes or self.episodes
         known = {text_id: name for name, text_id in short_names(text_ids()).items()}
@@ -183,9 +180,5 @@ def bundled_sweeps() -> list[str]:
 
 
 def load_sweep(sweep: str) -> Sweep:
-    """Load a sweep by its name or from a YAML file.
-
-    Raises:
-        RagenError: There is no such sweep, or the file is not a sweep.
-    """
+    """Load a sweep by its name or from a YAML file."""
     return load_named(Sweep, "sweeps", "sweep", sweep)

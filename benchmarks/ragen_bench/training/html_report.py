@@ -83,11 +83,7 @@ _SAMPLE: Final = {"iteration", "kind", "success", "return", "end", "messages"}
 
 
 def write_report(run: Path, out: Path) -> None:
-    """Write the page of a run.
-
-    Raises:
-        RagenError: There is no such run, or it has no iterations yet.
-    """
+    """Write the page of a run."""
     config = load_train_config(run)
     metrics = read_metrics(run)
     if not metrics:
@@ -147,14 +143,7 @@ def _drawn(
     panel: _Panel, series: dict[str, list[tuple[int, float]]], marked: Sequence[int],
     span: tuple[int, int],
 ) -> str:  # fmt: skip
-    """Return a plot as the source of an image.
-
-    Args:
-        panel: What is plotted.
-        series: Points by the name of the metric.
-        marked: Iterations with a warning.
-        span: First and last iteration of the run.
-    """
+    """Return a plot as the source of an image."""
     figure = Figure(figsize=(4.2, 2.6), layout="constrained")
     axes = figure.subplots()
     for name, points in series.items():
@@ -215,11 +204,7 @@ def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
 
 
 def _samples(path: Path) -> list[dict[str, Any]]:
-    """Return the sampled conversations of a run; a torn last line is left out.
-
-    Raises:
-        RagenError: The file cannot be read, or a line is corrupt.
-    """
+    """Return the sampled conversations of a run; a torn last line is left out."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     except (OSError, UnicodeDecodeError) as error:

@@ -39,9 +39,6 @@ def print_memory_plan(config: TrainConfig, memory_gib: float | None, devices: in
         config: The run's.
         memory_gib: Of each GPU; None for the device of this machine.
         devices: Number of GPUs that train.
-
-    Raises:
-        RagenError: There is no such model, its memory cannot be planned, or so many GPUs cannot train it.
     """
     if config.engine == "vllm" and devices > 1:
         raise RagenError(

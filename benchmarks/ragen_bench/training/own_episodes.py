@@ -25,10 +25,6 @@ def choose_episodes(
         env_id: Id of the game, if the run has several.
         solved_only: Whether only solved episodes count.
         best_of: Whether only the attempt with the largest return counts at each level.
-
-    Raises:
-        RagenError: There is no such run, it holds several games or levels outside the training split, or no
-            episode is left.
     """
     side = read_side(source)
     played = _of_game(side, source, env_id)

@@ -35,11 +35,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return a recipe.
-
-    Raises:
-        RagenError: There is no such recipe.
-    """
+    """Return a recipe."""
     recipe = recipes().get(name)
     if recipe is None:
         raise RagenError(f"unknown recipe '{name}'; known are {', '.join(recipes())}")
@@ -47,11 +43,7 @@ def find_recipe(name: str) -> Recipe:
 
 
 def imitation_of(name: str) -> dict[str, Any]:
-    """Return the settings of ``ragen sft`` in a recipe.
-
-    Raises:
-        RagenError: There is no such recipe, or it starts from a model as it is.
-    """
+    """Return the settings of ``ragen sft`` in a recipe."""
     settings = find_recipe(name).sft
     if settings is None:
         raise RagenError(
@@ -61,11 +53,7 @@ def imitation_of(name: str) -> dict[str, Any]:
 
 
 def recipe_overrides(what: str | None, settings: list[str]) -> list[str]:
-    """Return the settings of a command line with a recipe, which names no game.
-
-    Raises:
-        RagenError: It names one.
-    """
+    """Return the settings of a command line with a recipe, which names no game."""
     if what is None:
         return settings
     if "=" not in what:

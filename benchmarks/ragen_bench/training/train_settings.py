@@ -34,9 +34,6 @@ def make_train_config(
         scale: Key of ``SCALES``. None: laptop for a game with a starter model, else none.
         overrides: ``field=value`` with dots for sections, such as "update.learning_rate=1e-4".
         hashed: Whether the config holds the hash of the model's weights, which must then be there.
-
-    Raises:
-        RagenError: Something of it is unknown or wrong.
     """
     for name, value, known in (("preset", preset, PRESETS), ("scale", scale, SCALES)):
         if value is not None and value not in known:
@@ -55,11 +52,7 @@ def make_train_config(
 
 
 def recipe_config(recipe: str, overrides: Sequence[str], hashed: bool = True) -> TrainConfig:
-    """Return the training config of a recipe with settings laid over it.
-
-    Raises:
-        RagenError: Something of it is unknown or wrong, or the model that it starts from is not named.
-    """
+    """Return the training config of a recipe with settings laid over it."""
     chosen, given = find_recipe(recipe), read_overrides(overrides)
     if chosen.sft is not None and "model" not in given:
         raise RagenError(
@@ -70,11 +63,7 @@ def recipe_config(recipe: str, overrides: Sequence[str], hashed: bool = True) ->
 
 
 def layered_config(*layers: dict[str, Any], hashed: bool = True) -> TrainConfig:
-    """Return the config of settings laid over one another, ``hashed`` with the hash of its model's weights.
-
-    Raises:
-        RagenError: A field is unknown or wrong, or there is no such game or model.
-    """
+    """Return the config of settings laid over one another, ``hashed`` with the hash of its model's weights."""
     config = validate(TrainConfig, merged(*layers), "config")
     game = text_id_of(config.game)
     model_source(config.model)  # refuses folders that do not exist

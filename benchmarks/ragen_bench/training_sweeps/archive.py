@@ -27,11 +27,7 @@ def archive_path(root: Path, sweep: str, scale: str) -> Path:
 
 
 def read_archive(path: Path) -> list[TaskResult]:
-    """Return the results of a file, or nothing if there is no such file.
-
-    Raises:
-        RagenError: A line is broken; the message names it.
-    """
+    """Return the results of a file, or nothing if there is no such file."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
@@ -42,11 +38,7 @@ def read_archive(path: Path) -> list[TaskResult]:
 
 
 def read_archives(folder: Path) -> list[TaskResult]:
-    """Return the results of all sweeps in a folder.
-
-    Raises:
-        RagenError: A line is broken; the message names it.
-    """
+    """Return the results of all sweeps in a folder."""
     return [result for path in sorted(folder.glob("*.jsonl")) for result in read_archive(path)]
 
 
@@ -64,9 +56,6 @@ def check_archive(results: Iterable[TaskResult], tasks: Sequence[SweepTask], fol
     """Check that no archived result of other settings is in the place of a task's result.
 
     A result of an earlier suite version is in nobody's place: the task's result will replace it.
-
-    Raises:
-        RagenError: There is one; the message says what differs.
     """
     wanted = {task.path: task for task in tasks}
     for result in results:
@@ -127,9 +116,6 @@ def add_to_archive(path: Path, results: Iterable[TaskResult]) -> None:
 
     The file is in the order of paths, and there whole or not at all. It is not touched where nothing changes.
     Several processes may add results at once.
-
-    Raises:
-        RagenError: A line that is there is broken.
     """
     new = {result.task.path: result for result in results}
     there = _by_path(path)

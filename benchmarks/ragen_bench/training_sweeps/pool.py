@@ -58,9 +58,6 @@ class Pool:
         """Run all tasks and return those that are not done: failed, or running in another process.
 
         A task that fails is retried once, at the end.
-
-        Raises:
-            RagenError: A folder holds another task, or cannot be written.
         """
         waiting = list(tasks)
         tries: dict[Path, int] = {}

@@ -129,11 +129,7 @@ def write_result(folder: Path, result: TaskResult) -> None:
 
 
 def read_result(folder: Path, task: SweepTask) -> TaskResult | None:
-    """Return the record of a task, or None if it is not done.
-
-    Raises:
-        RagenError: The folder holds the record of another task, or a broken one.
-    """
+    """Return the record of a task, or None if it is not done."""
     try:
         text = (folder / RESULT).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -152,11 +148,7 @@ def parse_result(text: str, what: str) -> TaskResult:
 
 
 def parse_task(path: Path) -> SweepTask:
-    """Return the task of a file.
-
-    Raises:
-        RagenError: It is none.
-    """
+    """Return the task of a file."""
     try:
         return SweepTask.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:

@@ -64,9 +64,6 @@ def read_states(
         root: Folder of all sweeps.
         kept: Results by path that count as done, wherever they were made.
         others: Results of other sweeps, for tasks that have none of their own.
-
-    Raises:
-        RagenError: A folder holds another task.
     """
     states = []
     for task in tasks:

@@ -180,9 +180,5 @@ def bundled_sweeps() -> list[str]:
 
 
 def load_sweep(sweep: str) -> Sweep:
-    """Load a sweep by its name or from a YAML file.
-
-    Raises:
-        RagenError: There is no such sweep, or the file is not a sweep.
-    """
+    """Load a sweep by its name or from a YAML file."""
     return load_named(Sweep, "training_sweeps", "sweep", sweep)

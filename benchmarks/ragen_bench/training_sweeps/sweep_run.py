@@ -72,11 +72,7 @@ class SweepRun:
         return read_states(tasks, self.root, matching(kept, tasks), borrowed(kept, tasks))
 
     def check_kept(self) -> None:
-        """Check that no archived result would be replaced by one of other settings.
-
-        Raises:
-            RagenError: One would.
-        """
+        """Check that no archived result would be replaced by one of other settings."""
         if self.kept is not None:
             folder = self.archive(self.kept)
             check_archive(read_archive(folder), plan(self.sweep, self.choice), folder)
@@ -115,11 +111,7 @@ class SweepRun:
         return archive_path(folder, self.sweep.name, self.choice.name)
 
     def finish(self) -> list[SweepTask]:
-        """Run the missing tasks and return those that could not be done.
-
-        Raises:
-            RagenError: They need vLLM, which is not installed.
-        """
+        """Run the missing tasks and return those that could not be done."""
         states = self.states()
         missing = [state.task for state in states if state.result is None]
         if not missing:

@@ -143,11 +143,7 @@ class Choice:
 
 
 def plan(sweep: Sweep, choice: Choice) -> list[SweepTask]:
-    """Return all tasks: the controls, then the first seed of every cell, then the second.
-
-    Raises:
-        RagenError: The sweep has no such game or scale, or a cell is not a config.
-    """
+    """Return all tasks: the controls, then the first seed of every cell, then the second."""
     if choice.scale not in sweep.scales:
         raise RagenError(
             f"sweep '{sweep.name}' has no scale '{choice.scale}', only {', '.join(sweep.scales)}"

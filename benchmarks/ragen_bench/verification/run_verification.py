@@ -180,11 +180,6 @@ def _check_games(config: AnyConfig) -> None:
 def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
     """Replay one episode of a run; its key must be one of the config's.
 
-    Args:
-        what: How messages call the file.
-        record: The episode and its line.
-        config: Of the run.
-
     Raises:
         MismatchError: Something differs; the message names line, episode, turn and field.
     """

@@ -26,9 +26,6 @@ def show_episode(episode: Episode, judged: Ledger | None) -> dict[str, Any]:
     elsewhere, and the board as rows of the game's standard symbols, or, for games without a board, its
     words. The first frame of a turn has ``best``, the oracle's actions, or None beyond its limit. Each turn
     has its decision of the ledger, if there is one, and the claims of its thought.
-
-    Raises:
-        RagenError: The record does not replay.
     """
     try:
         frames = list(_frames(episode))

@@ -40,12 +40,7 @@ class JoinedRuns(NamedTuple):
 
 
 def join_runs(runs: Sequence[Run]) -> JoinedRuns:
-    """Return runs, at least one, as one.
-
-    Raises:
-        RagenError: A run is given twice, or two runs cannot be compared: they are of different
-            splits, have no level in common, or a game was played under other settings.
-    """
+    """Return runs, at least one, as one."""
     for a, b in combinations(runs, 2):
         _check_pair(a, b)
     names = _distinct_names(runs)
@@ -119,10 +114,6 @@ def write_run_pages(runs: Sequence[Run], out: Path, tick: Callable[[int, int], N
         runs: At least one; each has episodes.
         out: The folder to write.
         tick: Called after each episode that was judged, with their number and total.
-
-    Raises:
-        RagenError: A run is empty, the runs cannot be compared, a record does
-            not replay, or the folder holds something else or cannot be written.
     """
     for run in runs:
         if not run.samples:

@@ -29,9 +29,6 @@ _SIDE: Final = 64
 def tile_set(text_id: str) -> dict[str, Any] | None:
     """Return the folder of a game's tiles and the names of its cells by symbol.
 
-    Args:
-        text_id: Id of the game's conversation.
-
     Returns:
         None for a game without a board, or from outside the suite.
     """
@@ -102,11 +99,7 @@ def refuse_other_folder(out: Path) -> None:
 
 @contextmanager
 def new_site(out: Path) -> Iterator[Path]:
-    """Yield a folder with all assets that takes the place of an older site when it is complete.
-
-    Raises:
-        RagenError: It cannot be written.
-    """
+    """Yield a folder with all assets that takes the place of an older site when it is complete."""
     try:
         with new_folder(out) as new:
             write_assets(new)
@@ -155,9 +148,6 @@ def folder_server(folder: Path, port: int) -> ThreadingHTTPServer:
     Args:
         folder: It holds ``index.html``.
         port: 0 for any free one.
-
-    Raises:
-        RagenError: The port cannot be used.
     """
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), partial(_FolderHandler, directory=folder))

@@ -35,9 +35,6 @@ def write_transcript_pages(
         transcripts: In their order.
         out: The folder to write.
         notes: Above the conversations, such as what is missing.
-
-    Raises:
-        RagenError: There are no conversations, or the folder holds something else or cannot be written.
     """
     if not transcripts:
         raise RagenError(f"'{title}' has no conversations yet")
@@ -53,11 +50,7 @@ def write_transcript_pages(
 
 
 def read_training_samples(folder: Path) -> list[Transcript]:
-    """Return the sampled trajectories of a training run; a last line that was cut off is left out.
-
-    Raises:
-        RagenError: The file cannot be read, or a line is broken.
-    """
+    """Return the sampled trajectories of a training run; a last line that was cut off is left out."""
     path = folder / SAMPLES
     try:
         lines = path.read_bytes().split(b"\n")[:-1]

@@ -119,13 +119,7 @@ def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Ex
 
 
 def first_contact_error(where: str, base_url: str, error: TroubleError) -> EndpointError | None:
-    """Return the error of an endpoint that has not answered yet and never will, or None if it may.
-
-    Args:
-        where: The agent and its endpoint.
-        base_url: The endpoint.
-        error: What happened to the request.
-    """
+    """Return the error of an endpoint that has not answered yet and never will, or None if it may."""
     if isinstance(error, UnreachableError):
         return EndpointError(f"{where} cannot be reached: {error}; check --base-url and the server")
     if not isinstance(error, WebPageError):

@@ -106,17 +106,6 @@ class EndpointPolicy:
     connection or a web page before any answer ends the run at once. When a request has no retries left or is
     rejected, a probe request decides whether the endpoint or the prompt is at fault: if the probe is
     answered, only this episode has failed; otherwise the run stops.
-
-    Args:
-        name: Its name in tables.
-        model: Name of the model at the endpoint.
-        sampling: Its sampling.
-        settings: Further settings of requests.
-        key: The key.
-        connection: Limits of the connection.
-
-    Raises:
-        RagenError: The settings show the key.
     """
 
     def __init__(

@@ -110,12 +110,7 @@ _SECRET: Final = re.compile(r"key|token|secret|sig|password|auth|code", re.IGNOR
 
 
 def check_base_url(url: str) -> str:
-    """Return the URL of an endpoint without a trailing slash and without ``/chat/completions``.
-
-    Raises:
-        RagenError: It is no http(s) URL, or has a place where passwords are put; the message does
-            not repeat it.
-    """
+    """Return the URL of an endpoint without a trailing slash and without ``/chat/completions``."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -161,9 +156,6 @@ def read_key(
         base_url: The endpoint.
         variable: The environment variable that holds the key.
         headers: The environment variables that hold the values of further headers, by header.
-
-    Raises:
-        RagenError: There is no key, or it cannot be sent in a header. No message shows it.
     """
     value = os.environ.get(variable, "").strip()
     if not value:

@@ -83,9 +83,6 @@ def read_config(name: str, download: bool = False) -> Any:
     Args:
         name: "starter", "starter-0.2", "smollm2", a model folder, a GGUF file, or "hf:NAME".
         download: Whether the config of a hub's model is downloaded if it is not here.
-
-    Raises:
-        RagenError: There is no such model, or its config is not here.
     """
     source = model_source(name)
     try:

@@ -79,9 +79,6 @@ class Sizes:
         make_env: Makes a conversation.
         download: Whether a hub's model may be asked for its config and tokenizer.
         model: A transformers config in place of that of ``config.model``.
-
-    Raises:
-        RagenError: There is no such model, or its memory cannot be planned.
     """
 
     def __init__(

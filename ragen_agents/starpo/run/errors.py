@@ -76,13 +76,7 @@ def reported(config: TrainConfig, phase: str) -> Iterator[None]:
 
 
 def empty_error(trajectories: Sequence[Trajectory], kind: str, iterations: int) -> RagenError:
-    """Return the error of a run that has had nothing to learn from, with the cause.
-
-    Args:
-        trajectories: Of the last iteration.
-        kind: The filter's name.
-        iterations: How many in a row were empty.
-    """
+    """Return the error of a run that has had nothing to learn from, with the cause."""
     lasting = f"in {iterations} iterations in a row"
     broken = [t.error for t in trajectories if t.error is not None]
     if len(broken) == len(trajectories):

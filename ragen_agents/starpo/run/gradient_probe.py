@@ -31,12 +31,6 @@ def probe_gradients(
     norms of the gradients of these terms of the loss, unweighted, on all trajectories of the bucket as one
     optimizer batch. Fewer groups than buckets leave buckets without metrics. All buckets have as many groups,
     because the mean of fewer has a larger norm; groups in the middle that are too many are left out.
-
-    Args:
-        config: The run's.
-        learner: Holds the models.
-        trajectories: Of one iteration, before any filter.
-        pad: Token id of padding.
     """
     deviations = group_std(filtered_returns(config, trajectories))
     numbers = group_numbers(trajectories)

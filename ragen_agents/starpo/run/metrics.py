@@ -23,9 +23,6 @@ def group_returns(trajectories: Sequence[Trajectory], game_only: bool = False) -
     Args:
         trajectories: Of one iteration.
         game_only: Whether to count only the part of the reward that is named "game".
-
-    Raises:
-        RagenError: Only the game's part is asked for, and the reward has none.
     """
     groups: dict[int, list[float]] = {}
     for trajectory in trajectories:

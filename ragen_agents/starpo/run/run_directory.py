@@ -29,11 +29,7 @@ _log: Final = logging.getLogger("ragen.starpo")
 
 
 def with_weights(config: TrainConfig) -> TrainConfig:
-    """Return a config with the hash of its model's files, by which a run knows what it started from.
-
-    Raises:
-        RagenError: There is no such model, or the config has the hash of another one.
-    """
+    """Return a config with the hash of its model's files, by which a run knows what it started from."""
     folder = Path(model_source(config.model))
     if config.model.startswith("hf:"):
         return config
@@ -83,11 +79,7 @@ def default_run_dir(config: TrainConfig, parts: Mapping[str, str] | None = None)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Return the settings in a YAML file.
-
-    Raises:
-        RagenError: The file cannot be read or is not a mapping.
-    """
+    """Return the settings in a YAML file."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -101,11 +93,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def load_train_config(folder: Path) -> TrainConfig:
-    """Read the config of a training run.
-
-    Raises:
-        RagenError: There is none.
-    """
+    """Read the config of a training run."""
     try:
         settings = read_settings(folder / CONFIG)
         if "suite" in settings:
@@ -130,9 +118,6 @@ def open_run_dir(folder: Path, config: TrainConfig, parts: Mapping[str, str]) ->
         folder: The run directory.
         config: The run's.
         parts: The names of the caller's parts, which are recorded.
-
-    Raises:
-        RagenError: It holds something else, is in use, or cannot be written.
     """
     with ExitStack() as resources:
         try:

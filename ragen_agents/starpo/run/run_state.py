@@ -89,11 +89,7 @@ class RunState:
                 self.monitor.restart()
 
     def _last_sound(self) -> Path | None:
-        """Return the last checkpoint whose files are as they were written.
-
-        Raises:
-            RagenError: There are checkpoints, but all are damaged.
-        """
+        """Return the last checkpoint whose files are as they were written."""
         checkpoints = checkpoint.complete(self.checkpoints)
         for path in reversed(checkpoints):
             broken = checkpoint.damaged_file(path)

@@ -139,15 +139,7 @@ def _identity(folder: Path) -> str:
 
 
 def open_trackers(folder: Path, done: int) -> list[Tracker]:
-    """Return the trackers whose packages are installed.
-
-    Args:
-        folder: The run directory.
-        done: Iterations that the run has done already.
-
-    Raises:
-        RagenError: One that is installed does not start as the environment asks.
-    """
+    """Return the trackers whose packages are installed."""
     trackers: list[Tracker] = []
     for kind in (TensorBoardTracker, WandbTracker, TrackioTracker):
         try:

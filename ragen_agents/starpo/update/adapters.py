@@ -15,11 +15,7 @@ CRITIC: Final = "critic"
 
 
 def with_adapters(model: Any, rank: int, alpha: float, seed: int) -> Any:
-    """Return a model whose linear layers have LoRA adapters in float32, which alone are trained.
-
-    Raises:
-        RagenError: peft is not installed.
-    """
+    """Return a model whose linear layers have LoRA adapters in float32, which alone are trained."""
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:

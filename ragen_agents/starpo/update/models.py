@@ -268,9 +268,6 @@ def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
 
     It is in float32. If only adapters are trained and ``update.precision`` is bfloat16, all other weights
     are in bfloat16.
-
-    Raises:
-        RagenError: There is no such model, or the trainer cannot compute its log-probabilities.
     """
     precision = "float32" if config.lora is None else config.update.precision
     model, tokenizer = load_model(config.model, getattr(torch, precision))
@@ -287,9 +284,6 @@ def load_model(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]
     Args:
         name: "starter", "starter-0.2", "smollm2", a model folder, a GGUF file, or "hf:NAME".
         dtype: Of the weights.
-
-    Raises:
-        RagenError: There is no such model.
     """
     transformers_logging.disable_progress_bar()
     avoid_cudnn_attention()

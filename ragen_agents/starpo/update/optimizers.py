@@ -12,13 +12,7 @@ from ragen_agents.starpo.config import Update
 def make_optimizer(
     weights: list[nn.Parameter], learning_rate: float, how: Update
 ) -> torch.optim.AdamW:
-    """Return an optimizer; weight decay spares what has fewer than two dimensions: biases and norms.
-
-    Args:
-        weights: What it changes.
-        learning_rate: Before any schedule.
-        how: Betas and weight decay.
-    """
+    """Return an optimizer; weight decay spares what has fewer than two dimensions: biases and norms."""
     # One group without decay, as the state is saved by the number of a weight in all groups.
     groups: list[dict[str, Any]] = [{"params": weights, "weight_decay": 0.0}]
     if how.weight_decay:

@@ -164,9 +164,6 @@ def recompute_layers(module: nn.Module) -> None:
     """Have each decoder layer of a module keep no more than its input, and compute the rest again, in place.
 
     transformers' own gradient checkpointing leaves out the cache, and with it the shared beginnings.
-
-    Raises:
-        RagenError: It has no such layers.
     """
     layers = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
     if not layers:

@@ -77,9 +77,6 @@ def prepare(
         scores: Their scores under the current models.
         reference_logprobs: (B, T), under the initial policy, or None if no divergence is applied.
         is_scored: Whether the scores come from a pass of the trainer, so that the engine's can be compared.
-
-    Raises:
-        RagenError: The estimator returned something invalid.
     """
     mask, logprobs = batch.mask, scores.logprobs
     estimate = _estimate(config, batch, scores, reference_logprobs)

@@ -23,9 +23,6 @@ def split(models: nn.Module, layers: set[str], accelerator: Accelerator) -> None
         models: Called by all processes alike from now on; its parameters become distributed tensors.
         layers: Class names of the submodules that come together on their own.
         accelerator: Of the run.
-
-    Raises:
-        RagenError: It has no such submodules, so all of it would come together at once.
     """
     found = [module for module in models.modules() if type(module).__name__ in layers]
     if not found:
