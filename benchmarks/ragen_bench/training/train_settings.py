@@ -63,7 +63,7 @@ def recipe_config(recipe: str, overrides: Sequence[str], hashed: bool = True) ->
 
 
 def layered_config(*layers: dict[str, Any], hashed: bool = True) -> TrainConfig:
-    """Return the config of settings laid over one another, ``hashed`` with the hash of its model's weights."""
+    """Return the config of merged settings, ``hashed`` with the hash of its model's weights."""
     config = validate(TrainConfig, merged(*layers), "config")
     game = text_id_of(config.game)
     model_source(config.model)  # refuses folders that do not exist
