@@ -298,5 +298,5 @@ def test_a_package_of_no_extra_is_named_without_a_wrong_hint(monkeypatch, fails)
     def needs(*arguments, **options):
         raise ModuleNotFoundError("No module named 'nowhere'", name="nowhere.inside")
 
-    monkeypatch.setattr("ragen_bench.cli.power.print_table", needs)
+    monkeypatch.setattr("ragen_bench.cli.show.print_table", needs)
     assert fails("power") == "error: this command needs nowhere.inside, which is not installed\n"

@@ -14,11 +14,11 @@ def test_ctrl_c_before_anything_was_played_promises_nothing(tmp_path, monkeypatc
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted; no episode was finished"
 
 
-@pytest.mark.parametrize("command", [["games"], ["power"]])
-def test_ctrl_c_says_that_the_command_was_interrupted(command, monkeypatch, capsys):
+@pytest.mark.parametrize("command, module", [(["games"], "games"), (["power"], "show")])
+def test_ctrl_c_says_that_the_command_was_interrupted(command, module, monkeypatch, capsys):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"ragen_bench.cli.{command[0]}.print_table", interrupt)
+    monkeypatch.setattr(f"ragen_bench.cli.{module}.print_table", interrupt)
     assert main(command) == 130
     assert capsys.readouterr().err == "interrupted\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ragen_bench.__main__ import main
-from ragen_bench.cli.match import DEFAULT_AGENTS
+from ragen_bench.cli.score import DEFAULT_AGENTS
 from ragen_bench.config.suites import load_suite
 
 AGENTS = """

@@ -1,7 +1,4 @@
-"""The commands of ``ragen``, a module each.
-
-A module is named after its command, even where a module of another package has that name too.
-"""
+"""The commands of ``ragen``; app.py lists them."""
 
 from ragen_bench.cli.app import app
 

@@ -7,29 +7,14 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ragen_bench.cli.bench import bench
-from ragen_bench.cli.compare import compare
-from ragen_bench.cli.explain import explain
-from ragen_bench.cli.export import export
-from ragen_bench.cli.games import games
-from ragen_bench.cli.leaderboard import leaderboard_app
-from ragen_bench.cli.match import match
-from ragen_bench.cli.models import models_app
-from ragen_bench.cli.new_game import new_game
-from ragen_bench.cli.play import play
-from ragen_bench.cli.power import power
-from ragen_bench.cli.push import push
-from ragen_bench.cli.report import report
-from ragen_bench.cli.reproduce import reproduce
-from ragen_bench.cli.sft import sft
-from ragen_bench.cli.show import show
-from ragen_bench.cli.starter import starter_app
-from ragen_bench.cli.submit import submit
-from ragen_bench.cli.sweep import sweep
-from ragen_bench.cli.train import train
-from ragen_bench.cli.train_sweep import train_sweep
-from ragen_bench.cli.verify import verify
-from ragen_bench.cli.view import view
+from ragen_bench.cli.games import games, new_game, play
+from ragen_bench.cli.models import models_app, starter_app
+from ragen_bench.cli.paper import reproduce, train_sweep
+from ragen_bench.cli.publish import leaderboard_app, push, submit
+from ragen_bench.cli.score import bench, match, sweep
+from ragen_bench.cli.show import compare, power, show, verify
+from ragen_bench.cli.train import report, sft, train
+from ragen_bench.cli.understand import explain, export, view
 from ragen_envs import __version__
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from ragen_bench.cli.completion import complete_agent, complete_game
 from ragen_bench.cli.options import (
     FormatOption,
     RunDirectoryOption,
     SettingOption,
     WideOption,
+    complete_agent,
+    complete_game,
 )
 from ragen_bench.console.formats import Format
 from ragen_envs.errors import RagenError

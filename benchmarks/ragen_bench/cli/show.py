@@ -1,9 +1,13 @@
-"""``ragen show``: the table of a run, recomputed from its episodes."""
+"""``ragen show``, ``compare``, ``verify`` and ``power``: the numbers of runs, and how sure they are."""
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
 
 from ragen_bench.cli.options import (
+    BackendOption,
     ByOption,
     FormatOption,
     RunArgument,
@@ -11,9 +15,13 @@ from ragen_bench.cli.options import (
     WideOption,
 )
 from ragen_bench.console.formats import Format, Grid, print_table, score_grid
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ragen_bench.config.run_config import BaseConfig
+    from ragen_bench.stats.power import Design
 
 
 def show(
@@ -119,3 +127,193 @@ def _facts(folder: Path, config: "BaseConfig", missing: int) -> dict[str, Any]:
         "split": config.suite.split,
         "missing": missing,
     }
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="RUN or RUN:AGENT.")],
+    b: Annotated[
+        str,
+        typer.Argument(
+            metavar="B",
+            help="RUN, RUN:AGENT, :AGENT of A's run, or a control, which is played if it has not been.",
+        ),
+    ],
+    style: FormatOption = Format.TABLE,
+    wide: WideOption = False,
+    unchecked: UncheckedOption = False,
+) -> None:
+    """Compare two agents on the levels that both have played.
+
+    Success is compared with the exact McNemar test, or with a sign-flip test by level where levels
+    repeat. Return is compared with a sign-flip test and the interval of a paired bootstrap, also by
+    level where levels repeat. p-values are Holm-adjusted over the games. Without AGENT, the only
+    agent of the run that is not a control is used.
+    """
+    from ragen_bench.api.evaluate import comparison, find_sides
+
+    first, second = find_sides(a, b, not unchecked)
+    table = comparison(first, second)
+    if style in (Format.CSV, Format.JSON):
+        facts = {"a": str(first), "b": str(second)}
+        print_table(table, Grid([], [], 0), style, "", table.notes, facts)
+        return
+    for title, grid in table.grids.items():
+        last = table.notes if title == "Return" else ()
+        print_table(table, grid, style, title, last, wide=wide)
+        if style is Format.MARKDOWN:
+            print()
+
+
+def verify(run: RunArgument, backend: BackendOption = "local") -> None:
+    """Replay a run and recompute every number; exit 1 at the first that differs."""
+    from ragen_bench.config.run_config import ENTRY
+    from ragen_bench.console.escaping import escape_unprintable
+    from ragen_bench.console.progress import bar
+    from ragen_bench.runs.environments import versions_of
+    from ragen_bench.verification.run_verification import MismatchError, replayer, verify_run
+
+    replay_all = replayer(backend)
+    if (run / ENTRY).is_file():
+        raise RagenError(f"'{run}' is a leaderboard entry; ragen leaderboard check replays it")
+    try:
+        with bar("verifying") as tick:
+            found = verify_run(run, tick, replay_all)
+    except MismatchError as error:
+        print(f"MISMATCH {escape_unprintable(str(error))}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    complete = "complete" if not found.missing else f"UNFINISHED: {found.missing} episodes missing"
+    print(f"OK {found.episodes} episodes, {found.turns} turns replayed; {complete}")
+    try:
+        versions_of(run)
+    except RagenError as error:
+        print(f"note: {error}, so the versions it was played with are unknown")
+    if found.torn:
+        print("note: the incomplete last line was skipped")
+    if not found.hashed:
+        print(
+            "note: there are no checksums, so a changed reply with the same actions is not detected"
+        )
+    if found.unhashed:
+        episodes = f"{found.unhashed} episode{'s' if found.unhashed != 1 else ''}"
+        print(
+            f"note: the checksums do not cover the last {episodes}, as after an interruption, so replies "
+            "with the same actions could be swapped there"
+        )
+
+
+_NONE: Final = "-"
+_ONCE: Final = (
+    "for two fixed models that play each level once; repeating levels helps less than adding levels, and not "
+    "at all with greedy decoding"
+)
+
+
+def power(
+    effect: Annotated[
+        str, typer.Option(help="Difference of two success rates, such as 3pp (percentage points).")
+    ] = "5pp",
+    rate: Annotated[
+        float,
+        typer.Option(min=0.001, max=0.999, metavar="P", help="Success rate of the worse setting."),
+    ] = 0.2,
+    seed_sd: Annotated[
+        str, typer.Option(help="Standard deviation of the success rate over training seeds.")
+    ] = "3pp",
+    correlation: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=0.99,
+            metavar="R",
+            help="Correlation of two runs' outcomes on the same level.",
+        ),
+    ] = 0.3,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SWEEP",
+            help="Plan the levels of ragen sweep SWEEP: points of one model, with Holm's correction.",
+        ),
+    ] = None,
+    style: FormatOption = Format.TABLE,
+) -> None:
+    """Show how many seeds and levels detect a difference between two settings with 80% power.
+
+    The test is two-sided at 5%; levels are paired, seeds are not. With --seed-sd 0pp it
+    compares two fixed models.
+    """
+    from ragen_bench.stats.power import MOST_SEEDS, Design, plan_designs, plan_levels
+
+    difference = _points(effect, "--effect")
+    spread = _points(seed_sd, "--seed-sd") if sweep is None else 0.0
+    base = Design(2, 2, rate, spread, correlation)
+    title = f"{effect} at a rate of {rate:g}, correlation {correlation:g}"
+    if not spread:
+        alpha, notes = (0.05, [_ONCE]) if sweep is None else _of_sweep(sweep, effect, base)
+        data = plan_levels(difference, base, alpha)
+        print_table(data, _grid_of_levels(data, effect), style, title, notes)
+        return
+    data = plan_designs(difference, base)
+    grid = _grid(data)
+    notes = []
+    if any(_NONE in row for row in grid.rows):
+        notes.append(f"{_NONE}: more than {MOST_SEEDS} seeds, or an impossible difference")
+    print_table(data, grid, style, f"{title}, seeds differ by {seed_sd}", notes)
+
+
+def _of_sweep(name: str, effect: str, design: "Design") -> tuple[float, list[str]]:
+    """Return the level of the test of one comparison of a sweep, and notes on how many levels it takes."""
+    from ragen_bench.stats.paired import ALPHA
+    from ragen_bench.stats.power import levels_for
+    from ragen_bench.sweeps.sweep import load_sweep
+
+    sweep = load_sweep(name)
+    alpha = ALPHA / sweep.comparisons
+    needed = levels_for(_points(effect, "--effect"), design, alpha)
+    points = len(sweep.suite(sweep.games[:1], 1, 0).tasks)
+    return alpha, [
+        f"{f'{needed} levels find' if needed else 'no number of levels finds'} {effect} between a point and "
+        f"its reference with 80% power, after Holm's correction for {sweep.comparisons} comparisons along an "
+        "axis (--episodes)",
+        f"{points} points, attempts at each level: {sweep.attempts}; {points * sweep.attempts} episodes of "
+        "each level per game and agent",
+    ]
+
+
+def _points(text: str, what: str) -> float:
+    from ragen_envs.errors import RagenError
+
+    try:
+        value = float(text.removesuffix("pp")) if text.endswith("pp") else -1.0
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 100 or (value == 0 and what == "--effect"):
+        raise RagenError(f"{what} is '{text}', but must be percentage points, such as 3pp")
+    return value / 100
+
+
+def _grid_of_levels(data: "pd.DataFrame", effect: str) -> Grid:
+    rows = [
+        [str(row["levels"]), f"{100 * row['power']:.0f}%", _found(row["finds"])]
+        for row in data.to_dict("records")
+    ]
+    return Grid(["levels", f"chance to\nfind {effect}", "finds, pp"], rows, left=0)
+
+
+def _found(smallest: float) -> str:
+    return _NONE if smallest > 1 else f"{100 * smallest:.1f}"
+
+
+def _grid(data: "pd.DataFrame") -> Grid:
+    names = [str(name) for name in data.columns if str(name).startswith("finds_")]
+    rows = [
+        [
+            str(row["levels"]),
+            _NONE if row["seeds_needed"] < 1 else str(row["seeds_needed"]),
+            *(_found(row[name]) for name in names),
+        ]
+        for row in data.to_dict("records")
+    ]
+    found = [name.removeprefix("finds_") for name in names]
+    header = ["levels", "seeds\nneeded", *(f"{n} seeds\nfind, pp" for n in found)]
+    return Grid(header, rows, left=0)

@@ -1,0 +1,315 @@
+"""``ragen train-sweep`` and ``reproduce``: many training runs, and the tables of the paper."""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
+
+import typer
+
+from ragen_bench.cli.interruption import InterruptedCommandError
+from ragen_bench.cli.option_groups import expand_groups
+from ragen_bench.cli.options import RAY, BackendOption, FormatOption, WideOption
+from ragen_bench.console.formats import Format, plain_rows, print_table
+from ragen_envs.errors import RagenError
+
+if TYPE_CHECKING:
+    from ragen_bench.reproduction.reproduction_report import Report
+    from ragen_bench.training_sweeps.sweep_run import Backend, SweepRun
+
+_SEEDS = 6  # with five, no p-value is small enough for seven claims
+
+DryRunOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Only show which tasks are finished and how long the others will take."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """How large a sweep is, and where it is recorded."""
+
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Seeds per cell.", show_default="6, with --quick 1"),
+    ] = None
+    scale: Annotated[
+        str,
+        typer.Option(
+            help="laptop: the starter model of version 0.2; paper: Qwen2.5-0.5B-Instruct in vLLM."
+        ),
+    ] = "laptop"
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A smoke test: few iterations and one seed.")
+    ] = False
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Initial model instead of the scale's: smollm2, a folder, FILE.gguf, or hf:NAME."
+        ),
+    ] = None
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of all sweeps.", show_default="runs/sweeps"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class PlacementOptions:
+    """Where the tasks of a sweep run, and how many at a time."""
+
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of concurrent tasks.",
+            show_default="one per CPU; one at the paper's scale; with Ray, as many as fit",
+        ),
+    ] = None
+    backend: BackendOption = "local"
+    gpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="N", rich_help_panel=RAY,
+            help="GPUs that each task requests from Ray: a whole number, or a fraction of one.",
+            show_default="1 at the paper's scale, otherwise 0",
+        ),
+    ] = None  # fmt: skip
+
+
+def make_run(
+    name: str, games: list[str] | None, size: SweepOptions, placement: PlacementOptions
+) -> "SweepRun":
+    """Return the sweep run that a command line asks for."""
+    from ragen_agents.model_files.source import is_model_path
+    from ragen_bench.evaluation.ray_cluster import check_placement
+    from ragen_bench.training_sweeps.sweep_config import ScaleName, load_sweep
+    from ragen_bench.training_sweeps.sweep_run import DEFAULT_ROOT, SweepRun
+    from ragen_bench.training_sweeps.tasks import Choice
+    from ragen_envs.errors import RagenError
+
+    sweep = load_sweep(name)
+    if size.scale not in get_args(ScaleName):
+        raise RagenError(
+            f"unknown scale '{size.scale}'; known are {', '.join(get_args(ScaleName))}"
+        )
+    scale = cast("ScaleName", size.scale)
+    check_placement(placement.backend, placement.gpus)
+    model = size.model
+    if model is not None and is_model_path(model):
+        model = str(Path(model).resolve())  # tasks run in folders of their own
+    seeds = size.seeds or (1 if size.quick else _SEEDS)
+    choice = Choice(scale, size.quick, seeds, tuple(games or ()), model)
+    root, backend = size.out or DEFAULT_ROOT, cast("Backend", placement.backend)
+    return SweepRun(sweep, choice, root, placement.workers, backend, placement.gpus)
+
+
+UNFINISHED = 1
+"""``ragen train-sweep`` and ``reproduce``: many training runs, and the tables of the paper."""
+
+
+@expand_groups
+def train_sweep(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SWEEP",
+            help="algorithm, clip-kl, diversity, echo-trap, filter, freshness, gradient, granularity, lora, "
+            "ragen2, reasoning, risk, sft, slip, thoughts, or the path of a YAML file.",
+        ),
+    ],
+    game: Annotated[
+        list[str] | None,
+        typer.Option(help="Train on this game instead of the sweep's; may be repeated."),
+    ] = None,
+    *,
+    size: SweepOptions,
+    placement: PlacementOptions,
+    dry_run: DryRunOption = False,
+    style: FormatOption = Format.TABLE,
+    wide: WideOption = False,
+) -> None:
+    """Train every cell of a sweep with several seeds and test the resulting models.
+
+    Each cell and seed is a task with its own folder. The same command skips
+    finished tasks and resumes those that failed or were killed.
+    """
+    run = make_run(name, game, size, placement)
+    if dry_run:
+        print_cost(run, style, wide)
+        return
+    if style is Format.TABLE:
+        print_cost(run, style, wide)
+    finished = finish(run)
+    _print_results(run, style, wide)
+    if not finished:
+        raise typer.Exit(UNFINISHED)
+
+
+def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
+    """Print the results so far: each cell on each test, against the cell that it is compared with."""
+    from ragen_bench.reproduction.measurements import Runs
+    from ragen_bench.reproduction.reproduction_config import Column
+    from ragen_bench.reproduction.success_table import table_grid, tabulate
+
+    states = run.states()
+    pairs = dict.fromkeys((s.task.game, test) for s in states for test in s.task.suite.tasks)
+    columns = [Column(train=game, test=test) for game, test in pairs]
+    runs = Runs(run.sweep, [s.result for s in states if s.result is not None])
+    data = tabulate(columns, {}, runs)
+    grid = table_grid(data).without("paper\n%")
+    title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}"
+    print_table(data, grid, style, title, wide=wide)
+
+
+def print_cost(run: "SweepRun", style: Format, wide: bool) -> None:
+    """Print what exists and how long the rest will take."""
+    from ragen_bench.training_sweeps.sweep_run import cost_grid
+
+    data, notes = run.cost()
+    title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}, in {run.root}"
+    facts = {"sweep": run.sweep.name, "scale": run.choice.name, "workers": run.workers}
+    print_table(data, cost_grid(data), style, title, notes, facts, wide)
+
+
+def finish(run: "SweepRun") -> bool:
+    """Run the remaining tasks and return whether all are done; Ctrl-C ends this process."""
+    try:
+        broken = run.finish()
+    except KeyboardInterrupt:
+        raise InterruptedCommandError("the same command resumes the sweep") from None
+    if broken:
+        print(
+            f"{len(broken)} tasks are not done; the same command retries them. Their logs: "
+            + " ".join(str(run.root / task.path / "log.txt") for task in broken),
+            file=sys.stderr,
+        )
+    return not broken
+
+
+@expand_groups
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="table2 to table4, figure5 to figure11, sft, lora, risk, echo-trap, "
+            "ragen2-filters, ragen2-gradient, ragen2-information, ragen2-keep, ragen2-length, "
+            "ragen2-slip, or all.",
+        ),
+    ],
+    *,
+    size: SweepOptions,
+    results: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Folder of stored results: read first, then updated."),
+    ] = Path("benchmarks/results"),
+    placement: PlacementOptions,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Add the agents of this run of ragen bench, such as an endpoint, as zero-shot rows; "
+            "may be repeated.",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    run: Annotated[
+        bool,
+        typer.Option(
+            help="Run the missing tasks, or only show finished ones, with all their seeds; the tables in "
+            "--results are written either way."
+        ),
+    ] = True,
+    style: FormatOption = Format.TABLE,
+    wide: WideOption = False,
+) -> None:
+    """Run or reuse a sweep and print the paper's numbers beside ours, with a verdict on each claim."""
+    from ragen_bench.reproduction.beside import read_beside
+    from ragen_bench.reproduction.reproduction_config import (
+        bundled_reproductions,
+        games_of,
+        load_reproduction,
+    )
+
+    if beside and name == "all":
+        raise RagenError("--beside is for one table; give its name instead of all")
+    if name == "all" and style in (Format.CSV, Format.JSON):
+        raise RagenError(
+            f"--format {style} is for one table; give its name instead of all, or read the files in {results}"
+        )
+    finished = True
+    for each in bundled_reproductions() if name == "all" else [name]:
+        what = load_reproduction(each)
+        games = games_of(what, size.scale)
+        sweep_run = replace(make_run(what.sweep, games, size, placement), kept=results)
+        if not run and not dry_run:  # what is left to run is of the current version
+            sweep_run = sweep_run.with_kept_version()
+        if not run and not size.quick and size.seeds is None:
+            sweep_run = sweep_run.with_kept_seeds()
+        sweep_run.check_kept()
+        if not run and not dry_run and not _anything_stored(sweep_run, results):
+            others_are_stored = any(sweep_run.archive(results).parent.glob("*.jsonl"))
+            message = _nothing_stored(what.sweep if others_are_stored else None, results)
+            if name != "all" or not others_are_stored:
+                raise RagenError(message)
+            print(f"note: {message}", file=sys.stderr)
+            continue
+        others = read_beside(beside or (), what, sweep_run.choice)
+        if dry_run:
+            print_cost(sweep_run, style, wide)
+            continue
+        if run:
+            if style is Format.TABLE:
+                print_cost(sweep_run, style, wide)
+            finished &= finish(sweep_run)
+        from ragen_bench.reproduction.reproduction_report import Report
+
+        report = Report(what, sweep_run, others)
+        _print(report, style, wide)
+        for path in report.write(results):
+            print(path, file=sys.stderr)
+    if not finished:
+        raise typer.Exit(UNFINISHED)
+
+
+def _anything_stored(sweep_run: "SweepRun", results: Path) -> bool:
+    """Return whether a sweep has results in a folder, its own of any suite version or shared runs."""
+    shared = any(s.result for s in sweep_run.states() if s.task.seed is not None)
+    return shared or sweep_run.archive(results).exists()
+
+
+def _nothing_stored(sweep: str | None, results: Path) -> str:
+    """Return the message for a folder without results of a sweep, or of any."""
+    which = f" of the sweep '{sweep}'" if sweep else ""
+    return (
+        f"there are no stored results{which} in '{results}'; run the command in a checkout of "
+        "ragen-suite, or name the folder with --results"
+    )
+
+
+def _print(report: "Report", style: Format, wide: bool) -> None:
+    if style is Format.MARKDOWN:
+        print(report.markdown())
+        return
+    claims = report.claims_data
+    second = {"stages": report.stages_data, "phase": report.phase_data}
+    facts = {
+        "claims": plain_rows(claims),
+        **{name: plain_rows(data) for name, data in second.items() if data is not None},
+    }
+    title = report.what.title
+    if style is not Format.TABLE:
+        print_table(report.data, report.table, style, title, report.notes(), facts, wide)
+        return
+    matrix = report.matrix
+    if matrix is not None:
+        print_table(report.data, matrix[1], style, f"{title}: {matrix[0]}", wide=wide)
+    if report.verdicts:
+        print_table(claims, report.claims, style, "Claims", wide=wide)
+    if report.second_table is not None:
+        print_table(report.data, report.second_table[1], style, report.second_table[0], wide=wide)
+    print_table(report.data, report.table, style, title, report.notes(), wide=wide)

@@ -1,0 +1,242 @@
+"""``ragen push``, ``submit`` and ``leaderboard``: share models and results."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragen_bench.cli.options import BackendOption, EntriesOption
+from ragen_envs.errors import RagenError
+
+if TYPE_CHECKING:
+    from ragen_bench.leaderboard.entry import Entry
+
+leaderboard_app = typer.Typer(
+    name="leaderboard",
+    help="Check the published entries and build the leaderboard site.",
+    no_args_is_help=True,
+)
+_SITE = Path("runs/leaderboard")
+_RESULTS = Path("benchmarks/results")
+
+
+@leaderboard_app.command()
+def check(
+    entry: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="ENTRY", help="Folders of entries.", show_default="all"),
+    ] = None,
+    entries: EntriesOption = Path("leaderboards"),
+    backend: BackendOption = "local",
+) -> None:
+    """Replay entries and recompute all their numbers; exit 1 if any entry is rejected.
+
+    Episodes of older suite versions cannot be replayed; only their numbers are recomputed.
+    """
+    from ragen_bench.console.escaping import escape_unprintable
+    from ragen_bench.console.progress import bar
+    from ragen_bench.leaderboard.check import check_entry, replies_digest
+    from ragen_bench.leaderboard.entry import EntryError, check_titles
+    from ragen_bench.leaderboard.store import entry_folders
+    from ragen_bench.verification.run_verification import replayer
+
+    replay_all = replayer(backend)
+    rejected = False
+    replies: dict[str, Path] = {}
+    checked: list[Entry] = []
+    for folder in entry or entry_folders(entries):
+        try:
+            with bar(f"checking {folder.name}") as tick:
+                stored = check_entry(folder, tick, replay_all)
+        except Exception as error:  # entries are untrusted, and each is to be heard of
+            rejected = True
+            what = (
+                str(error) if isinstance(error, EntryError) else f"{type(error).__name__}: {error}"
+            )
+            print(escape_unprintable(f"REJECTED {folder}: {what}"), file=sys.stderr)
+        else:
+            checked.append(stored.entry)
+            other = replies.setdefault(replies_digest(stored.records), folder)
+            if other != folder:
+                rejected = True
+                print(f"REJECTED {folder}: its replies are those of {other}", file=sys.stderr)
+                continue
+            config, games = stored.entry.config, len(stored.entry.results)
+            counts = f"{len(stored.records)} episodes of {games} games"
+            if not stored.entry.is_current:
+                print(
+                    f"OLD {folder}: {counts} of suite version {config.suite_version}, not replayed"
+                )
+            else:
+                print(f"OK {folder}: {counts} replayed")
+    try:
+        check_titles(checked)
+    except EntryError as error:
+        rejected = True
+        print(escape_unprintable(f"REJECTED {error}"), file=sys.stderr)
+    if rejected:
+        raise typer.Exit(1)
+
+
+@leaderboard_app.command()
+def schema() -> None:
+    """Print the JSON Schema of an entry."""
+    from ragen_bench.leaderboard.entry import entry_schema
+
+    print(entry_schema(), end="")
+
+
+@leaderboard_app.command()
+def build(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the site.")] = _SITE,
+    entries: EntriesOption = Path("leaderboards"),
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of stored sweep results.", show_default=str(_RESULTS)
+        ),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Address of the published site; links to it then show a preview picture.",
+        ),
+    ] = None,
+) -> None:
+    """Check all entries and write a static site that needs no server and makes no requests."""
+    from ragen_bench.console.progress import bar
+    from ragen_bench.leaderboard.site import build_site
+    from ragen_envs.errors import RagenError
+
+    if results is not None and not results.is_dir():
+        raise RagenError(f"--results is '{results}', but there is no such folder")
+    if url is not None and not url.startswith(("https://", "http://")):
+        raise RagenError(f"--url is '{url}', but must begin with https:// or http://")
+    with bar("building") as tick:
+        build_site(entries, results or _RESULTS, out, tick, url)
+    print(out / "index.html")
+
+
+@leaderboard_app.command()
+def serve(
+    site: Annotated[Path, typer.Argument(metavar="DIR", help="A built site.")] = _SITE,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
+) -> None:
+    """Serve a built site on localhost, until Ctrl-C."""
+    from ragen_bench.viewer.templates import serve_folder
+    from ragen_envs.errors import RagenError
+
+    if not (site / "index.html").is_file():
+        raise RagenError(f"'{site}' holds no site; run ragen leaderboard build first")
+    serve_folder(site, port)
+
+
+def submit(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="RUN or RUN:AGENT.")],
+    about: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="YAML: name, title, model, authors, description, contamination, trained_on, links.",
+            show_default="that of the agent's existing entry",
+        ),
+    ] = None,
+    training: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Training run of the agent, for its curves.",
+            show_default="those of the agent's existing entry",
+        ),
+    ] = None,
+    entries: EntriesOption = Path("leaderboards"),
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace an existing entry without asking.")
+    ] = False,
+) -> None:
+    """Turn an agent's run into a leaderboard entry and check it as ragen leaderboard check does."""
+    from ragen_bench.console.progress import bar
+    from ragen_bench.evaluation.comparison import read_side
+    from ragen_bench.leaderboard.submission import read_description, read_training, submit
+
+    side = read_side(run)
+    words = read_description(about, entries, side.agent)
+    curves = read_training(training, entries, words.name)
+    if not replace:
+        _ask(entries / words.name)
+    with bar(f"checking {words.name}") as tick:
+        folder = submit(side, words, curves, entries, tick)
+    print(folder)
+    print(f"see it with: ragen leaderboard build --entries {entries}\n"
+          f"publish it with a pull request that adds {folder}", file=sys.stderr)  # fmt: skip
+
+
+def _ask(folder: Path) -> None:
+    """Raise unless an existing entry may be replaced."""
+    from ragen_envs.errors import RagenError
+
+    if not folder.exists():
+        return
+    if not sys.stdin.isatty():
+        raise RagenError(f"'{folder}' already exists; --replace replaces it")
+    typer.confirm(f"Replace '{folder}'?", abort=True)
+
+
+def push(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="RUN/best of ragen train, or a leaderboard entry."),
+    ],
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="Repository, such as me/my-model.")],
+    private: Annotated[bool, typer.Option("--private", help="Hide a new repository.")] = False,
+) -> None:
+    """Upload a model with a model card, or an entry as a data set, through huggingface_hub."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    if not ((is_entry := (folder / "entry.json").exists()) or (folder / "config.json").exists()):
+        raise RagenError(f"'{folder}' is neither a model folder nor a leaderboard entry")
+    if not is_entry:
+        (folder / "README.md").write_text("\n".join(_card(folder, repo)) + "\n", "utf-8")
+    kind, api = ("dataset" if is_entry else "model"), HfApi()
+    try:
+        api.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
+        print(api.upload_folder(repo_id=repo, folder_path=folder, repo_type=kind))
+    except (HfHubHTTPError, HFValidationError) as error:
+        raise RagenError(f"'{repo}': {error}") from error
+
+
+def _card(folder: Path, repo: str) -> Iterator[str]:
+    """Yield the lines of the card of a run's best model."""
+    from ragen_agents.run_files.records import read_metrics
+    from ragen_agents.run_files.yaml_files import dump_yaml
+    from ragen_agents.starpo.run.run_directory import load_train_config
+    from ragen_bench.stats.intervals import wilson
+    from ragen_bench.training.run_summary import scoring_command
+
+    run = folder.absolute().parent
+    config = load_train_config(run)
+    yield "---\nlibrary_name: transformers\npipeline_tag: text-generation"
+    yield "tags: [ragen, reinforcement-learning]\n---"
+    yield f"# {repo.rpartition('/')[2]}\n"
+    yield f"Trained on {config.game} from {config.model} with ragen-suite ({config.advantage.estimator}).\n"
+    scored = [line for line in read_metrics(run) if "validation/success" in line]
+    if scored:
+        levels = config.evaluation.episodes
+        best = max(scored, key=lambda line: line["validation/success"])
+        yield f"| {levels} validation levels | success, % [95% interval] |\n|---|--:|"
+        for name, line in (("first", scored[0]), ("this model", best)):
+            rate = wilson(round(line["validation/success"] * levels), levels)
+            shown, low, high = (100 * each for each in (rate.estimate, rate.low, rate.high))
+            yield f"| {name}, iteration {line['iteration']} | {shown:.1f} [{low:.1f}, {high:.1f}] |"
+        yield "\nThis model is the best of the run on these levels, so score it on test levels:\n"
+    yield from (
+        f"    {line.removeprefix('score: ')}" for line in scoring_command(f"hf:{repo}", config)
+    )
+    yield "\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n"
+    yield f'model = AutoModelForCausalLM.from_pretrained("{repo}")'
+    yield f'tokenizer = AutoTokenizer.from_pretrained("{repo}")\n```\n\n## Settings\n'
+    yield f"```yaml\n{dump_yaml(config.model_dump(mode='json'))}```"

@@ -1,0 +1,285 @@
+"""``ragen bench``, ``match`` and ``sweep``: play agents and print the tables."""
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ragen_bench.cli.interruption import InterruptedCommandError
+from ragen_bench.cli.option_groups import expand_groups
+from ragen_bench.cli.options import RAY, BackendOption, ByOption
+from ragen_bench.cli.run_options import (
+    BenchAgents,
+    BudgetOptions,
+    EndpointOptions,
+    MatchAgents,
+    RunOptions,
+    SuiteName,
+)
+from ragen_bench.console.formats import Format, Grid, print_table
+from ragen_envs.errors import install_hint
+
+if TYPE_CHECKING:
+    from ragen_bench.config.run_config import BaseConfig
+
+STOPPED: Final = 3
+"""Exit code of a run that stopped at its budget."""
+
+
+@expand_groups
+def bench(
+    agent: BenchAgents = None,
+    suite: SuiteName = "core",
+    *,
+    options: RunOptions,
+    endpoint: EndpointOptions,
+    limits: BudgetOptions,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Play the levels of this file, or corridors, with the one --game: all of them unless "
+            "--episodes is given.",
+            show_default="those of the suite",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPLIT",
+            help="train, validation or test levels.",
+            show_default="that of the suite: test",
+        ),
+    ] = None,
+    by: ByOption = None,
+    attempts: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1024, metavar="N", help="Attempts at each level, for pass@N and pass^N."
+        ),
+    ] = 1,
+    backend: BackendOption = "local",
+    gpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            rich_help_panel=RAY,
+            help="GPUs that each chunk of levels requests from Ray: a whole number, or a fraction.",
+            show_default="0",
+        ),
+    ] = None,
+) -> None:
+    """Play agents on the frozen levels of a suite and print the table.
+
+    An existing run directory is resumed: no episode is lost or played twice.
+    """
+    from ragen_bench.api.evaluate import evaluate
+    from ragen_bench.cli.show import print_run
+
+    def play() -> tuple[Path, str | None]:
+        run = evaluate(
+            agent or default_agents(),
+            suite=suite,
+            levels=levels,
+            split=split,
+            attempts=attempts,
+            **options.arguments,
+            **vars(endpoint.parsed),
+            **vars(limits),
+            backend=backend,
+            gpus=gpus,
+        )
+        return run.folder, run.stopped
+
+    _run_and_report(play, lambda folder: print_run(folder, options.style, options.wide, by))
+
+
+def default_agents() -> list[str]:
+    """Return the controls and the starter, which is left out where its packages are missing."""
+    if all(map(find_spec, ("torch", "transformers"))):
+        return ["random", "starter", "oracle"]
+    hint = install_hint("models")
+    print(f"note: skipping the starter model, which needs torch; {hint}", file=sys.stderr)
+    return ["random", "oracle"]
+
+
+DEFAULT_AGENTS = ["random", "noop", "oracle"]
+
+
+@expand_groups
+def match(
+    agent: MatchAgents = None,
+    suite: SuiteName = "match",
+    *,
+    options: RunOptions,
+    endpoint: EndpointOptions,
+    limits: BudgetOptions,
+) -> None:
+    """Play multi-agent games: every agent in every seat, with every agent in the other seats.
+
+    Prints self-play and cross-play tables. An existing run directory is resumed.
+    """
+    from ragen_bench.cli.show import print_run
+    from ragen_bench.config.agents import make_policies, normalise_agents
+    from ragen_bench.config.run_config import MatchConfig, agent_entries, default_directory
+    from ragen_bench.config.suites import adapt_suite, load_suite
+    from ragen_bench.evaluation.match_player import count_seats, play_match_run
+    from ragen_bench.evaluation.options import Limits, cache_file, make_budget, make_remote
+    from ragen_bench.evaluation.runner import play_missing
+    from ragen_envs.multi_agent import MULTI_AGENT_GAMES
+
+    ids = [listed.text_id for listed in MULTI_AGENT_GAMES]
+    chosen = adapt_suite(
+        load_suite(suite),
+        options.episodes,
+        options.seed,
+        options.game,
+        options.sampling,
+        options.settings,
+        ids,
+    )
+    agents = normalise_agents(agent or DEFAULT_AGENTS)
+    asked = endpoint.parsed
+    remote = make_remote(asked, agents)
+    seats = count_seats(chosen, agents)
+    entries = agent_entries(agents, remote.settings)
+    config = MatchConfig(agents=entries, suite=chosen, seats=seats)
+    budget = make_budget(config, Limits(**vars(limits)))
+    policies = partial(make_policies, sampling=chosen.sampling, remote=remote)
+    folder = options.out or default_directory(config)
+    replies = cache_file(asked, folder)
+
+    def play() -> tuple[Path, str | None]:
+        return folder, play_missing(
+            folder, config, play_match_run, policies, budget, replies, options.retry_errors
+        )
+
+    _run_and_report(play, lambda folder: print_run(folder, options.style, options.wide))
+
+
+@expand_groups
+def sweep(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SWEEP", help="diversity, freshness, granularity, or the path of a YAML file."
+        ),
+    ],
+    agent: BenchAgents = None,
+    *,
+    options: RunOptions,
+    endpoint: EndpointOptions,
+    limits: BudgetOptions,
+    attempts: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=1024, metavar="N", help="Attempts at each level.", show_default="the sweep's"
+        ),
+    ] = None,
+    level_seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="S",
+            help="Seed of the levels that are drawn now.",
+            show_default="the date",
+        ),
+    ] = None,
+) -> None:
+    """Play agents, without training, with different granularity, forms of the levels, or freshness.
+
+    Points are compared on the same levels, beside random play and the optimum. A
+    training run stands for its checkpoints. ragen train-sweep trains instead.
+
+    An existing run directory is resumed: no episode is lost or played twice.
+    """
+    from ragen_bench.api.sweep import SweepRun
+    from ragen_bench.api.sweep import sweep as play_sweep
+
+    played: list[SweepRun] = []
+
+    def play() -> tuple[Path, str | None]:
+        run = play_sweep(
+            name,
+            agent or default_agents(),
+            attempts=attempts,
+            level_seed=level_seed,
+            **options.arguments,
+            **vars(endpoint.parsed),
+            **vars(limits),
+        )
+        played.append(run)
+        return run.folder, run.stopped
+
+    def show(folder: Path) -> int:
+        (run,) = played
+        table, shares = run.table(), run.shares()
+        if options.style in (Format.CSV, Format.JSON):
+            facts = {"run": str(folder), "shares": shares.to_dict("records")}
+            print_table(table, Grid([], [], 0), options.style, "", table.notes, facts)
+        else:
+            for each in (table, shares):
+                for number, (about, grid) in enumerate(each.grids.items(), 1):
+                    notes = each.notes if number == len(each.grids) else ()
+                    if options.style is Format.MARKDOWN:
+                        print(f"{about}\n")
+                    print_table(each, grid, options.style, about, notes, wide=options.wide)
+        for path in run.write_charts():
+            print(f"chart: {path}", file=sys.stderr)
+        if not find_spec("matplotlib"):
+            print(f"note: charts need matplotlib; {install_hint('train')}", file=sys.stderr)
+        return int(table["errors"].sum())
+
+    _run_and_report(play, show)
+
+
+def _run_and_report(
+    play: Callable[[], tuple[Path, str | None]], show: Callable[[Path], int]
+) -> None:
+    """Play a run, then print its table, its directory and what to do next.
+
+    Args:
+        play: Plays the run; returns its directory, and the limit that ended it early or None.
+        show: Prints the table of a run; returns how many of its episodes or matches failed.
+    """
+    from ragen_bench.config.run_config import load_config
+    from ragen_bench.evaluation.runner import RunInterrupt
+
+    try:
+        folder, stopped = play()
+    except RunInterrupt as interrupt:
+        raise InterruptedCommandError(str(interrupt)) from None
+    failed = show(folder)
+    print(f"run: {folder}", file=sys.stderr)
+    for line in _closing_lines(folder, load_config(folder), failed):
+        print(line, file=sys.stderr)
+    if stopped is not None:
+        print(f"budget reached: {stopped}; finished episodes are kept, and the same command with a "
+              "larger budget resumes the run", file=sys.stderr)  # fmt: skip
+        raise typer.Exit(STOPPED)
+
+
+def _closing_lines(folder: Path, config: "BaseConfig", failed: int) -> Iterator[str]:
+    """Yield the commands that show more of a run, each after its name, and how many episodes failed."""
+    from ragen_bench.config.run_config import MatchConfig
+
+    run, is_match = shlex.quote(str(folder)), isinstance(config, MatchConfig)
+    if not is_match:
+        yield f"explain: ragen explain {run}"
+    yield f"view: ragen view {run}"
+    if not is_match and len(config.agents) > 1:
+        first, second = (shlex.quote(agent.name) for agent in config.agents[:2])
+        yield f"compare: ragen compare {run}:{second} :{first}"
+    yield f"verify: ragen verify {run}"
+    if failed:
+        one, many = ("match", "matches") if is_match else ("episode", "episodes")
+        yield (
+            f"{failed} {many if failed > 1 else one}{' had a seat that' if is_match else ''} ended in an "
+            "error or exceeded the model's context; use --retry-errors to retry"
+        )

@@ -1,0 +1,228 @@
+"""``ragen view``, ``explain`` and ``export``: look at what agents did."""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from ragen_bench.cli.options import FormatOption, RunArgument, UncheckedOption, WideOption
+from ragen_bench.console.formats import Format, percent, print_table
+
+if TYPE_CHECKING:
+    from ragen_bench.analysis.ledger import Ledger
+    from ragen_bench.analysis.summary import Explained
+
+TASK: Final = "task.json"
+TEST: Final = "test"
+"""Where a task of a sweep keeps what it is, and its test."""
+
+
+def view(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="A run directory, or several to see side by side."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the pages to a folder instead of serving them."),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, metavar="N", help="Port of the server; 0 for any free one."),
+    ] = 0,
+    unchecked: UncheckedOption = False,
+) -> None:
+    """Show a run in a browser, or the agents of several runs side by side.
+
+    For a run of ragen bench, the pages show boards, replies, and what the oracle would have done; for runs
+    of ragen match and ragen train, they show conversations. For a task of ragen train-sweep, they show its
+    test; its training run is in the subfolder train.
+
+    To view several runs together, they must be runs of ragen bench with the same settings. If several of
+    them have an agent of the same name, it is shown as RUN:AGENT.
+    """
+    from ragen_bench.viewer.templates import serve_folder
+
+    if out is not None:
+        _write(runs, out, not unchecked)
+        print(out / "index.html")
+        return
+    with tempfile.TemporaryDirectory(prefix="ragen-view-") as folder:
+        _write(runs, Path(folder) / "site", not unchecked)
+        print("press Ctrl-C to stop", file=sys.stderr)
+        serve_folder(Path(folder) / "site", port)
+
+
+def _write(runs: list[Path], out: Path, checked: bool) -> None:
+    from ragen_bench.console.progress import bar
+    from ragen_bench.leaderboard.store import read_explainable
+    from ragen_bench.viewer.run_pages import write_run_pages
+    from ragen_envs.errors import RagenError
+
+    folders = [
+        run / TEST if (run / TASK).is_file() and (run / TEST).is_dir() else run for run in runs
+    ]
+    commands = [_command(folder, checked) for folder in folders]
+    if len(folders) == 1 and commands[0] != "bench":
+        _write_conversations(folders[0], commands[0], out, checked)
+        return
+    for folder, command in zip(folders, commands, strict=True):
+        if command != "bench":
+            raise RagenError(
+                f"'{folder}' is a run of ragen {command}; only runs of ragen bench can be viewed together"
+            )
+    with bar("judging") as tick:
+        write_run_pages([read_explainable(folder, checked) for folder in folders], out, tick)
+
+
+def _command(run: Path, checked: bool) -> Literal["bench", "match", "train"]:
+    """Return the command that made a run."""
+    from ragen_bench.config.run_config import ENTRY, MatchConfig, load_config
+    from ragen_bench.viewer.transcripts import SAMPLES
+
+    if (run / SAMPLES).is_file():
+        return "train"
+    if (run / ENTRY).is_file():
+        return "bench"
+    return "match" if isinstance(load_config(run, checked), MatchConfig) else "bench"
+
+
+def _write_conversations(
+    run: Path, command: Literal["match", "train"], out: Path, checked: bool
+) -> None:
+    from ragen_bench.evaluation.match_table import read_match_run
+    from ragen_bench.evaluation.run_table import incomplete
+    from ragen_bench.viewer.transcripts import (
+        match_transcripts,
+        read_training_samples,
+        write_transcript_pages,
+    )
+
+    if command == "train":
+        found = read_training_samples(run)
+        write_transcript_pages(str(run), ("Iteration", "Kind"), found, out)
+    else:
+        read = read_match_run(run, checked)
+        notes = incomplete(read.missing, len(read.config.keys), read.torn)
+        found = match_transcripts(read)
+        write_transcript_pages(str(run), ("Game", "Agent"), found, out, notes)
+
+
+_SHOWN: Final = 5
+"""Episodes named for each agent."""
+
+
+def explain(
+    run: RunArgument,
+    thoughts: Annotated[
+        bool, typer.Option("--thoughts", help="Check by the rules what the agents' thoughts claim.")
+    ] = False,
+    style: FormatOption = Format.TABLE,
+    wide: WideOption = False,
+    unchecked: UncheckedOption = False,
+) -> None:
+    """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
+    if thoughts:
+        _explain_thoughts(run, style, wide, not unchecked)
+        return
+    from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
+    from ragen_bench.config.own_levels import own_level_notes
+    from ragen_bench.console.progress import bar
+    from ragen_bench.evaluation.notes import all_error_notes
+    from ragen_bench.evaluation.run_table import incomplete
+    from ragen_bench.leaderboard.store import read_explainable
+
+    read = read_explainable(run, not unchecked)
+    with bar("explaining") as tick:
+        explained = explain_run(read, tick)
+    data = summarise_ledgers(read, explained)
+    notes = [*own_level_notes(read.config.suite.tasks), *explained.left_out]
+    notes += incomplete(read.missing, len(read.config.keys), read.torn)
+    agents = [agent.name for agent in read.config.agents]
+    notes += all_error_notes(read)
+    if style in (Format.TABLE, Format.MARKDOWN):
+        notes += list(_worst_episodes(explained, agents))
+    print_table(
+        data, decision_grid(data), style, f"Decisions, {run}", notes, {"run": str(run)}, wide
+    )
+
+
+def _explain_thoughts(run: Path, style: Format, wide: bool, checked: bool) -> None:
+    from ragen_bench.api.run import Run
+    from ragen_bench.console.formats import plain_rows
+
+    read = Run(run, checked=checked)
+    table, compared = read.thoughts(), read.thoughts(compare=True)
+    facts = {"run": str(run), "compared": plain_rows(compared)}
+    tables = [table] if style in (Format.CSV, Format.JSON) or compared.empty else [table, compared]
+    for each in tables:
+        ((title, grid),) = each.grids.items()
+        print_table(each, grid, style, title, each.notes, facts, wide)
+
+
+def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:
+    from ragen_bench.analysis.summary import instructive_agents, most_instructive
+
+    for agent in instructive_agents(agents):
+        found = most_instructive(explained, agent, _SHOWN)
+        if found:
+            yield f"turns of {agent} to look at first:\n" + "\n".join(map(_line, found))
+
+
+def _line(found: "Ledger") -> str:
+    from ragen_bench.analysis.summary import invalid_reply
+    from ragen_bench.viewer.frames import name_in_viewer
+
+    episode, turn = found.episode, found.worst
+    name = name_in_viewer(episode)
+    decision = found.decisions[turn]
+    played = " ".join(episode.turns[turn].executed) or "nothing"
+    played += invalid_reply(episode.turns[turn])
+    before, after = percent(decision.value), percent(decision.committed)
+    lost = f" ({decision.blunder})" if decision.blunder else ""
+    return (
+        f"  {episode.task} level {name}, turn {turn + 1}: {before} -> {after}%{lost}\n"
+        f"    played {played}; the oracle: {' '.join(decision.plan)}"
+    )
+
+
+def export(
+    run: RunArgument,
+    kind: Annotated[
+        Literal["inspect", "parquet", "jsonl", "hf"],
+        typer.Option("--format", help="Format of the files."),
+    ] = "inspect",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the files.",
+            show_default="a folder of the run, named after the format",
+        ),
+    ] = None,
+    unchecked: UncheckedOption = False,
+) -> None:
+    """Write a run's episodes in a format that other tools read.
+
+    inspect: logs of Inspect (inspect_ai), one for each agent and game; view them with inspect view
+    --log-dir DIR. parquet, jsonl: two tables, a row for each episode and a row for each turn. hf: the
+    Parquet tables with a card, which datasets.load_dataset(DIR) reads.
+    """
+    from ragen_bench.console.progress import bar
+    from ragen_bench.evaluation.run_table import read_run
+
+    read = read_run(run, not unchecked)
+    target = out or run / kind
+    if kind == "inspect":
+        from ragen_bench.export.inspect_logs import write_inspect_logs
+
+        with bar("writing") as tick:
+            for path in write_inspect_logs(read, target, tick):
+                print(path)
+        return
+    from ragen_bench.export.flat_tables import write_tables
+
+    print(*write_tables(read, target, kind), sep="\n")
