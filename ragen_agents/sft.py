@@ -200,16 +200,7 @@ def _unwritable(out: Path, error: Exception) -> RagenError:
 def train(
     config: SftConfig, out: Path, shown: Callable[[ChatCodec], list[Trajectory]] | None = None
 ) -> None:
-    """Train and write an ordinary model folder, with adapters merged.
-
-    Args:
-        config: The settings.
-        out: The folder.
-        shown: Makes the conversations with the model's chat template; by default `demonstrations`.
-
-    Beside the weights lie the config, ``sft.json``, and the demonstrations, ``demonstrations.jsonl``: a
-    chat a line, as trl reads them.
-    """
+    """Train and write an ordinary model folder, with adapters merged."""
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise RagenError("imitation trains in one process; start it without torchrun")
     with _work_folder(out) as work:

@@ -126,10 +126,6 @@ def make_cached(folder: Path, make: Callable[[Path], Path]) -> Path:
     """Return a folder of the cache. If it is not there, make it, whole or not at all.
 
     Only one process writes to the cache at a time; others wait.
-
-    Args:
-        folder: Its place.
-        make: Takes an empty scratch folder and returns the finished folder inside it.
     """
     if folder.is_dir():
         return folder

@@ -25,14 +25,7 @@ def converted(file: Path) -> Path:
 def convert(
     file: Path, provenance: Provenance, scratch: Path, chat_template: str | None = None
 ) -> Path:
-    """Write the model folder of a GGUF file, in bfloat16, into a scratch folder and return it.
-
-    Args:
-        file: The GGUF file.
-        provenance: Where it comes from.
-        scratch: An empty folder.
-        chat_template: For a model whose file has none.
-    """
+    """Write the model folder of a GGUF file, in bfloat16, into a scratch folder and return it."""
     check_packages(str(file))
     _LOG.info("converting %s to a model folder, once", file.name)
     # In a folder of its own: what lies beside the file must not decide what it is converted to.

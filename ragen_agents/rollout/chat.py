@@ -21,10 +21,6 @@ class ChatCodec(ChatTemplate):
     """The chat template of a model that is trained.
 
     Prompts are those of the benchmark. Replies remain the ids that were sampled.
-
-    Args:
-        tokenizer: A tokenizer with a chat template.
-        stop_token_ids: Further ids that end a turn, such as those of the model's generation config.
     """
 
     def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
@@ -64,16 +60,7 @@ def extend(
     trajectory: Trajectory, codec: ChatCodec, env: ConversationWrapper, before: Sequence[Message],
     reply: str, closed: bool,
 ) -> None:  # fmt: skip
-    """Append what the model reads after a reply, or begin a row where its next prompt is another one.
-
-    Args:
-        trajectory: Ends with the reply.
-        codec: The model's chat template.
-        env: Has played the reply and has not ended.
-        before: The messages that were replied to.
-        reply: Its text.
-        closed: Whether the model wrote the token that ends its turn.
-    """
+    """Append what the model reads after a reply, or begin a row where its next prompt is another one."""
     prefix = env.settings.prefix
     repeats = whole_turn(reply, prefix) != prefix + reply  # later prompts show <think> once
     if codec.appends and env.settings.history == FULL and not repeats:

@@ -23,11 +23,6 @@ def longest_conversation(env: ConversationWrapper, codec: ChatCodec, max_tokens:
     A few episodes are played at random. Prompts and feedback may be longer than the longest seen by as much
     as those seen differ, and every reply may have ``max_tokens``. In games whose texts vary without limit
     this is an estimate.
-
-    Args:
-        env: The game; it is reset.
-        codec: The model's chat template.
-        max_tokens: Most tokens of a reply.
     """
     settings = env.settings
     firsts, follow_ups = [], []

@@ -124,12 +124,7 @@ class Answer(NamedTuple):
 
 
 class EpisodeRunner:
-    """One episode: the request that waits for a reply, the replies so far, the record at the end.
-
-    Args:
-        spec: The episode.
-        run_seed: Seed from which the seeds of the requests are derived.
-    """
+    """One episode: the request that waits for a reply, the replies so far, the record at the end."""
 
     def __init__(self, spec: EpisodeSpec, run_seed: int) -> None:
         self.spec = spec

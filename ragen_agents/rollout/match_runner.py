@@ -91,10 +91,6 @@ class MatchRunner:
 
     A seat whose agent fails, or whose conversation outgrows its model's context, says nothing from
     then on: it is no success, and the others play on.
-
-    Args:
-        spec: The match; the lineup must have an agent for each seat.
-        run_seed: Seed from which the seeds of the requests are derived.
     """
 
     def __init__(self, spec: MatchSpec, run_seed: int) -> None:
@@ -202,12 +198,6 @@ async def play_matches(
 
     A local model is asked for all its seats in batches, an `AsyncPolicy` for each by itself, at most
     ``concurrency`` at a time. A policy that raises fails on the seats that it was asked for.
-
-    Args:
-        specs: The matches.
-        policies: By the names in the lineups.
-        run_seed: Seed from which the seeds of the requests are derived.
-        keep: Given the matches that a round has ended.
 
     Raises:
         BudgetReachedError: No more replies are paid for; replies under way were waited for.

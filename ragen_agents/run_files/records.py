@@ -47,11 +47,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def describe_provenance(models: Mapping[str, Path] | None = None) -> dict[str, Any]:
-    """Return package versions, machine and commit as plain data, without importing any package.
-
-    Args:
-        models: Folders of models by name; cached ones are listed with the GGUF file that they were made from.
-    """
+    """Return package versions, machine and commit as plain data, without importing any package."""
     sources = {name: read_provenance(folder) for name, folder in (models or {}).items()}
     made = {name: source for name, source in sources.items() if source is not None}
     return {

@@ -31,17 +31,7 @@ def make_engine(
     context: int,
     reserved: int,
 ) -> Engine:
-    """Make the engine that a config names; all processes call this together.
-
-    Args:
-        config: The run's.
-        learner: Holds the model that learns.
-        codec: Its chat template.
-        accelerator: The processes of the run.
-        folder: The run directory.
-        context: Most tokens of a conversation; see `engine_context`.
-        reserved: Bytes that the trainer will take later on the device.
-    """
+    """Make the engine that a config names; all processes call this together."""
     max_tokens = config.rollout.max_tokens
     if config.engine == "transformers":
         policy = learner.whole_policy()

@@ -17,13 +17,7 @@ EVALUATED: Final = tuple(f"validation/{name}" for name in _NAMES)
 
 
 class Evaluator:
-    """Plays the first validation instances, one episode each, with seeds of its own.
-
-    Args:
-        config: The run's.
-        collector: Plays this process's share, at the evaluation's temperature.
-        accelerator: The processes.
-    """
+    """Plays the first validation instances, one episode each, with seeds of its own."""
 
     def __init__(self, config: TrainConfig, collector: Collector, accelerator: Accelerator) -> None:
         self._config, self._collector, self._accelerator = config, collector, accelerator

@@ -48,13 +48,7 @@ def check_shares(config: TrainConfig, processes: int) -> None:
 
 
 def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
-    """Return a function that makes the conversations of a run.
-
-    Args:
-        config: The run's; without ``env`` its game and ``env_kwargs`` are made.
-        env: Makes a new conversation at each call, or a new game with a text face, which is then wrapped
-            with ``env_kwargs``.
-    """
+    """Return a function that makes the conversations of a run."""
 
     def make_env() -> ConversationWrapper:
         made = make(config.game, **config.env_kwargs) if env is None else _unchecked(env())
@@ -92,14 +86,7 @@ def frozen_reference(config: TrainConfig, policy: Any, device: torch.device) -> 
 
 
 def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context: int) -> None:
-    """Check that the first prompt and one reply fit the engine, that instances exist, and that seeds count.
-
-    Args:
-        config: The run's.
-        make_env: Makes a conversation.
-        codec: The model's chat template.
-        context: Most tokens that the model and its engine can read.
-    """
+    """Check that the first prompt and one reply fit the engine, that instances exist, and that seeds count."""
     env, evaluation = make_env(), config.evaluation
     if evaluation.every:
         try:

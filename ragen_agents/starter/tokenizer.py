@@ -83,12 +83,7 @@ def _trained(tokenizer: Tokenizer, texts: Iterable[str], pieces: str, vocabulary
 
 
 def with_chat_template(tokenizer: Tokenizer, context: int) -> PreTrainedTokenizerFast:
-    """Return a trained tokenizer in transformers' form, with the tags of replies and the chat template.
-
-    Args:
-        tokenizer: Has been trained with `SPECIAL_TOKENS`; the tags are added to it.
-        context: Most tokens that the model reads.
-    """
+    """Return a trained tokenizer in transformers' form, with the tags of replies and the chat template."""
     tokenizer.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in TAGS])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

@@ -40,12 +40,7 @@ class Explained(NamedTuple):
 
 
 def explain_run(run: Run, tick: Callable[[int, int], None]) -> Explained:
-    """Return the ledgers of a run's episodes.
-
-    Args:
-        run: The run.
-        tick: Called after each episode with the number of episodes done and their total.
-    """
+    """Return the ledgers of a run's episodes."""
     ledgers: dict[tuple[str, str], list[Ledger]] = {}
     reasons: Counter[tuple[str, str]] = Counter()
     total, done = sum(len(sample) for sample in run.samples.values()), 0
@@ -143,13 +138,7 @@ def ledger_columns(ledgers: Sequence[Ledger]) -> dict[str, Any]:
 
 
 def with_decisions(data: pd.DataFrame, run: Run, explained: Explained) -> pd.DataFrame:
-    """Return the table of a run with the columns ``corrected``, its interval, ``regret`` and ``blunders``.
-
-    Args:
-        data: What `ragen_bench.evaluation.run_table.summarise` returns.
-        run: The run.
-        explained: What `explain_run` returns.
-    """
+    """Return the table of a run with the columns ``corrected``, its interval, ``regret`` and ``blunders``."""
     judged = summarise_ledgers(run, explained)
     return data.merge(judged[["game", "agent", *DECISIONS]], on=["game", "agent"], how="left")
 
@@ -159,10 +148,6 @@ def corrected_score(ledgers: Sequence[Ledger], failed: Sequence[Episode] = ()) -
 
     Without luck it is the success rate and has the success rate's interval; else that of a bootstrap, whose
     bounds are nan if all values are equal and of one level.
-
-    Args:
-        ledgers: Of the episodes that were played to their ends.
-        failed: Episodes that count as 0, as they do in success; there must be one of either.
     """
     episodes = [*(each.episode for each in ledgers), *failed]
     clusters = level_clusters(episodes)

@@ -78,12 +78,7 @@ class LiveAgent(NamedTuple):
 
 
 def name_agents(agents: Agents, concurrency: int) -> tuple[list[str], dict[str, LiveAgent]]:
-    """Return the names of all agents, and those of them that are objects of this process.
-
-    Args:
-        agents: As given.
-        concurrency: Most calls of a function at once.
-    """
+    """Return the names of all agents, and those of them that are objects of this process."""
     if isinstance(agents, Mapping):
         pairs = list(agents.items())
     else:

@@ -12,12 +12,7 @@ _THREADS: Final = (
 
 
 def task_environment(threads: int, hides_gpus: bool = False) -> dict[str, str]:
-    """Return the environment variables of a task's process: thread limits, extensions, absolute paths.
-
-    Args:
-        threads: Of the process.
-        hides_gpus: Whether it is to compute on the CPU also where there is a GPU.
-    """
+    """Return the environment variables of a task's process: thread limits, extensions, absolute paths."""
     changed = dict.fromkeys(_THREADS, str(threads)) | imports_environment()
     if hides_gpus:
         changed["CUDA_VISIBLE_DEVICES"] = ""

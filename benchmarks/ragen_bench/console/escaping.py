@@ -5,10 +5,6 @@ def escape_unprintable(text: str, kept: str = "") -> str:
     """Return a text with its unprintable characters written as code points, such as ⟨U+202E⟩.
 
     These are control characters, marks that change the direction of text, and zero-width characters.
-
-    Args:
-        text: Any text.
-        kept: Characters to leave as they are, such as line breaks.
     """
     if text.isprintable():
         return text

@@ -26,10 +26,6 @@ def success_curve(run: Run, by: str) -> tuple[pd.DataFrame, list[str]]:
     ``by``, ``value``, ``n``, ``success`` with its interval ``success_low`` and ``success_high``, the exact
     ``random_success`` and ``optimal_success`` on these levels, and the agent's 50% ``horizon`` on the game
     with ``horizon_low`` and ``horizon_high`` (`ragen_bench.stats.horizon.half_horizon`).
-
-    Args:
-        run: The run.
-        by: Name of one of the numbers that ``GameEnv.measures`` returns.
     """
     rows: list[dict[str, Any]] = []
     known: dict[tuple[str, str], dict[str, float]] = {}

@@ -18,11 +18,7 @@ def level_clusters(episodes: Iterable[Episode]) -> Clusters | None:
 def shared_levels_note(
     samples: Mapping[tuple[str, str], Mapping[int | None, Episode]],
 ) -> list[str]:
-    """Return a note that names the tasks in which episodes of a run share levels, or nothing.
-
-    Args:
-        samples: Each agent's episodes by agent and task; of several attempts, the first ones count.
-    """
+    """Return a note that names the tasks in which episodes of a run share levels, or nothing."""
     most: dict[str, list[str]] = {}
     for (_, task), sample in samples.items():
         keys = [episode.instance.key for episode in sample.values() if episode.attempt == 0]

@@ -180,12 +180,7 @@ def return_cell(row: dict[Any, Any]) -> str:
 
 
 def cross_play_grid(data: pd.DataFrame, measure: str) -> Grid:
-    """Return the self-play and cross-play table: a row for each agent, a column for each other agent.
-
-    Args:
-        data: The table of ``summarise_matches``.
-        measure: "success" or "return".
-    """
+    """Return the self-play and cross-play table: a row for each agent, a column for each other agent."""
     cell = success_cell if measure == "success" else return_cell
     means = data[data["seat"] == ALL]
     return _pivot(means, ["game", "agent"], "others", cell, "with ")

@@ -137,12 +137,7 @@ def count_defects(episodes: Iterable[Played]) -> Counter[str]:
 
 
 def with_defects(data: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """Return the table of a run with a column ``defects``: the number of replies by defect.
-
-    Args:
-        data: What `ragen_bench.evaluation.run_table.summarise` returns.
-        run: The run.
-    """
+    """Return the table of a run with a column ``defects``: the number of replies by defect."""
     keys = zip(data["agent"], data["game"], strict=True)
     counts = [dict(count_defects(run.samples[key].values())) for key in keys]
     return data.assign(defects=pd.Series(counts, data.index, dtype=object))

@@ -59,13 +59,7 @@ class Limits:
 
 
 def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] = ()) -> Remote:
-    """Return how agents that are not local models are queried.
-
-    Args:
-        options: As given.
-        agents: Names of all agents.
-        live: Names of those that are objects of this process.
-    """
+    """Return how agents that are not local models are queried."""
     data = {
         "base_url": check_base_url(options.base_url or OPENAI_URL),
         "stop": list(options.stop or ()),

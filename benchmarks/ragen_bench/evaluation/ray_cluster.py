@@ -26,12 +26,7 @@ _AHEAD: Final = 4
 
 
 class RayCluster:
-    """The cluster at ``RAY_ADDRESS``, or a local one that ends with this process.
-
-    Args:
-        threads: CPUs that each task requests, >= 1.
-        gpus: GPUs that each task requests: a whole number, or a fraction of one.
-    """
+    """The cluster at ``RAY_ADDRESS``, or a local one that ends with this process."""
 
     def __init__(self, threads: int, gpus: float) -> None:
         if gpus > 1 and not gpus.is_integer():
@@ -130,11 +125,6 @@ class RayLauncher:
 
     Each waits until a machine has the resources that it requests. Ray's own retries are off: the pool of a
     sweep retries a task that is lost.
-
-    Args:
-        threads: CPUs that each task requests, and threads that it uses, >= 1.
-        gpus: GPUs that each task requests: a whole number, or a fraction of one.
-        run: Does the work of a folder under environment variables, and returns its exit code.
     """
 
     def __init__(
@@ -217,12 +207,6 @@ def players_on(
     """Return the players of agents: on a cluster where they can be loaded anywhere, else in this process.
 
     Models behind endpoints and Python agents are asked from here.
-
-    Args:
-        cluster: Where.
-        agents: Their names and the hashes of their weights.
-        sampling: Of the replies.
-        remote: How endpoints are queried.
     """
     here = [name for name in agents if name.startswith(OPENAI) or is_python_agent(name)]
     players: dict[str, Player] = {**make_policies(here, sampling, remote)}

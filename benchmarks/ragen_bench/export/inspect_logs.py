@@ -47,13 +47,7 @@ METRICS: Final = (
 
 
 def write_inspect_logs(run: Run, out: Path, tick: Callable[[int, int], None]) -> list[Path]:
-    """Write the logs of a run, in the place of earlier ones, and return their paths.
-
-    Args:
-        run: It has episodes.
-        out: The folder of the logs.
-        tick: Called after each log with the number of logs and their total.
-    """
+    """Write the logs of a run, in the place of earlier ones, and return their paths."""
     if not run.samples:
         raise RagenError(f"'{run.folder}' has no episodes yet")
     rows = {(row["agent"], row["game"]): row for row in summarise(run).to_dict("records")}

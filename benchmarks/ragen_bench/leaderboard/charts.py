@@ -121,13 +121,7 @@ def _round_values(low: float, high: float) -> list[int]:
 def lengths_plot(
     rows: Sequence[LengthRow], titles: dict[str, str], ranked: Sequence[str]
 ) -> Plot | None:
-    """Return success by solution length, or None without any.
-
-    Args:
-        rows: Of all agents.
-        titles: By name.
-        ranked: Names of the entries, the best first. The first ``MOST`` are drawn, and random play.
-    """
+    """Return success by solution length, or None without any."""
     shown = {REFERENCE, *[name for name in ranked if name not in CONTROLS][:MOST]}
     rows = [row for row in rows if row.name in shown]
     if not rows:
@@ -202,12 +196,7 @@ _INK, _FAINT, _COLOUR, _PAPER = "#1b1f24", "#5b6470", "#2f6fb0", "#ffffff"
 
 
 def draw_preview(rows: Sequence[Standing], path: Path) -> None:
-    """Write the first entries of the table over all games, with their scores as bars.
-
-    Args:
-        rows: Of the table, in its order; controls are left out, and scores that are not known.
-        path: Of the PNG.
-    """
+    """Write the first entries of the table over all games, with their scores as bars."""
     image = Image.new("RGB", SIZE, _PAPER)
     draw = ImageDraw.Draw(image)
     draw.text((_MARGIN, 60), "ragen-suite leaderboard", _INK, ImageFont.load_default(58))

@@ -25,13 +25,7 @@ Tick = Callable[[int, int], None]
 def check_entry(
     folder: Path, tick: Tick | None = None, replay_all: Replay = replay_here
 ) -> StoredEntry:
-    """Read an entry and recompute all of it; the episodes of an older suite version are not replayed.
-
-    Args:
-        folder: Its folder.
-        tick: Called after each episode with the number of checked episodes and their total.
-        replay_all: Where the episodes are replayed.
-    """
+    """Read an entry and recompute all of it; the episodes of an older suite version are not replayed."""
     stored = read_entry(folder)
     if stored.entry.is_current:
         try:

@@ -86,15 +86,7 @@ def episodes_table(entries: Sequence[StoredEntry]) -> pd.DataFrame:
 def build_site(
     root: Path, results: Path, out: Path, tick: Tick | None = None, url: str | None = None
 ) -> None:
-    """Check all entries and write the site, in the place of an older one.
-
-    Args:
-        root: Folder of the entries.
-        results: Folder of the results of sweeps, whose tables have pages too; it may be missing.
-        out: Folder of the site.
-        tick: Called with the number of checked entries and their total.
-        url: Where the site will be, for previews of links to it, which need whole addresses.
-    """
+    """Check all entries and write the site, in the place of an older one."""
     refuse_other_folder(out)
     entries = _checked(entry_folders(root), tick)
     reports = _reports(results)

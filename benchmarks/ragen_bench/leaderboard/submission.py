@@ -71,15 +71,7 @@ def read_training(run: Path | None, root: Path, name: str) -> Training | None:
 def submit(
     side: Side, about: About, training: Training | None, root: Path, tick: Tick | None = None
 ) -> Path:
-    """Check the entry of a run's agent, write it, and return its folder.
-
-    Args:
-        side: The run and its agent.
-        about: Its description.
-        training: Its training curves, if it was trained.
-        root: Folder of all entries.
-        tick: Called with the number of checked episodes and their total.
-    """
+    """Check the entry of a run's agent, write it, and return its folder."""
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         control = side.agent if side.agent in CONTROLS else about.name
         raise RagenError(

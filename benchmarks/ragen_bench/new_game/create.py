@@ -18,11 +18,6 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,39}")
 def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
     """Write the package of a new game.
 
-    Args:
-        name: Name of the package, such as "tower_of_hanoi".
-        folder: Where to; it must not exist.
-        words: Whether the actions of the game are words instead of a closed list.
-
     Returns:
         The files, relative to the folder.
     """

@@ -61,12 +61,7 @@ class ShopSession:
 
 
 def serve_shop(session: ShopSession, port: int) -> ThreadingHTTPServer:
-    """Return a server of the session, listening on this computer only; the caller lets it run.
-
-    Args:
-        session: The episode.
-        port: Where to listen; 0 for any free port.
-    """
+    """Return a server of the session, listening on this computer only; the caller lets it run."""
     try:
         return ThreadingHTTPServer((HOST, port), _handler(session))
     except OSError as error:

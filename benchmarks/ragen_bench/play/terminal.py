@@ -31,15 +31,7 @@ _STYLES: Final = {
 def open_game(
     game: str, index: int | None, split: str, seed: int | None, settings: Mapping[str, Any]
 ) -> ConversationWrapper:
-    """Return a game as a conversation, at its start.
-
-    Args:
-        game: A name such as "Sokoban", or the id of a game or of its text form.
-        index: Index of a frozen level, or None for a fresh training level.
-        split: Split of the frozen level.
-        seed: Seed of the fresh level, or None for any.
-        settings: Of the conversation and the game, over those of its id.
-    """
+    """Return a game as a conversation, at its start."""
     if index is not None and seed is not None:
         raise RagenError("--index chooses a frozen level and --seed a fresh one; give one of them")
     if split not in SPLITS:
@@ -55,13 +47,7 @@ def open_game(
 
 
 def play_game(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> None:
-    """Play one episode.
-
-    Args:
-        env: The conversation, at its start.
-        console: Where it is shown.
-        ask: Returns a line of what the person writes, or raises `EOFError`.
-    """
+    """Play one episode."""
     console.print(Text(_introduction(env), style="dim"))
     for message in env.messages[1:-1]:
         console.print(f"\n{message['content']}", style="dim", markup=False)

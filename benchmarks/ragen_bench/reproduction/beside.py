@@ -32,13 +32,7 @@ class Beside:
 
 
 def read_beside(folders: Sequence[Path], what: Reproduction, choice: Choice) -> list[Beside]:
-    """Return the agents of runs of ``ragen bench`` that have played tests of a table; controls are left out.
-
-    Args:
-        folders: The runs.
-        what: The table.
-        choice: The size of the table. Test levels beyond its own are left out.
-    """
+    """Return the agents of runs of ``ragen bench`` that have played tests of a table; controls are left out."""
     agents: dict[tuple[str, str], Beside] = {}
     for folder in folders:
         run = read_run(folder)

@@ -177,11 +177,7 @@ def claims_data(
 
 
 def over_all(p_values: Sequence[float]) -> tuple[list[bool], list[bool]]:
-    """Return which claims are decided over all tables at once: by Holm, and at 5% false discoveries.
-
-    Args:
-        p_values: Of all claims; nan where nothing can be tested, which counts as 1.
-    """
+    """Return which claims are decided over all tables at once: by Holm, and at 5% false discoveries."""
     filled = np.nan_to_num(np.array(p_values, dtype=np.float64), nan=1.0)
     return list(holm(filled) <= ALPHA), list(stats.false_discovery_control(filled) <= ALPHA)
 

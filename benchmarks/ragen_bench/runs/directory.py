@@ -237,11 +237,6 @@ def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
 def read_own_episodes(folder: Path, config: AnyConfig, checked: bool = True) -> Records[Any]:
     """Read the episodes of a run, or its matches, in the config's order, whatever their order in the file.
 
-    Args:
-        folder: The run directory.
-        config: The run's.
-        checked: Whether they and the environment are compared with their hashes.
-
     Raises:
         RagenError: As of ``read_records``, or an episode is not one of the config's.
         EditedFileError: Something was changed after it was written.
@@ -259,13 +254,7 @@ def read_own_episodes(folder: Path, config: AnyConfig, checked: bool = True) -> 
 
 
 def missing_agents(folder: Path, config: AnyConfig, retry_errors: bool = False) -> list[str]:
-    """Return the agents that lack episodes, in the run's order; reads only.
-
-    Args:
-        folder: The run directory, which may not be there yet.
-        config: The run's.
-        retry_errors: Whether episodes that ended in an error, or exceeded the context, count as lacking.
-    """
+    """Return the agents that lack episodes, in the run's order; reads only."""
     episodes = check_run(folder, config).episodes if (folder / CONFIG).exists() else []
     done = {e.key for e in episodes if not (retry_errors and e.is_failure)}
     lacking = {agent for key in config.keys if key not in done for agent in key.agents}
@@ -281,10 +270,6 @@ def set_errors_aside(folder: Path, config: AnyConfig) -> int:
 
     Nothing is lost if it is killed: lines are in the other file before they leave the first one, and may
     then be there twice.
-
-    Args:
-        folder: The run directory; without a run in it, nothing is done.
-        config: The run's.
     """
     if not (folder / CONFIG).exists():
         return 0

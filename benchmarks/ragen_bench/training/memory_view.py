@@ -33,13 +33,7 @@ _HEADERS: Final = {"step": "optimizer\nstep"}
 
 
 def print_memory_plan(config: TrainConfig, memory_gib: float | None, devices: int) -> bool:
-    """Print the memory of each device in the phases of an iteration; returns whether the run fits.
-
-    Args:
-        config: The run's.
-        memory_gib: Of each GPU; None for the device of this machine.
-        devices: Number of GPUs that train.
-    """
+    """Print the memory of each device in the phases of an iteration; returns whether the run fits."""
     if config.engine == "vllm" and devices > 1:
         raise RagenError(
             f"engine is vllm, which trains in one process; use engine=vllm-server with --devices {devices}"

@@ -15,12 +15,7 @@ _QUIET = 10.0
 
 
 class TrainingView(TerminalBar):
-    """Reports a run on standard error and shows log records above its bar; a context manager.
-
-    Args:
-        config: The run's.
-        shown: Whether anything is shown at all; only the first process of several shows a run.
-    """
+    """Reports a run on standard error and shows log records above its bar; a context manager."""
 
     def __init__(self, config: TrainConfig, shown: bool = True) -> None:
         self._console = stderr_console(quiet=not shown)

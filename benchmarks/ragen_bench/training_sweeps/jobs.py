@@ -77,13 +77,7 @@ def run_process(folder: Path, environment: dict[str, str]) -> int:
 
 
 class Local:
-    """Runs tasks in processes on this machine.
-
-    Args:
-        slots: Number of concurrent tasks, >= 1.
-        threads: Threads per task, >= 1.
-        hides_gpus: Whether tasks compute on the CPU also where there is a GPU.
-    """
+    """Runs tasks in processes on this machine."""
 
     def __init__(self, slots: int, threads: int, hides_gpus: bool = False) -> None:
         self.slots = slots

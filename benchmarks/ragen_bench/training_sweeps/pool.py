@@ -39,14 +39,7 @@ class _Running:
 
 @dataclass
 class Pool:
-    """Runs tasks, a fixed number at a time, and retries those that fail.
-
-    Args:
-        root: Folder of all sweeps.
-        workers: Number of concurrent tasks, >= 1.
-        launcher: Starts their processes.
-        observer: Receives the progress.
-    """
+    """Runs tasks, a fixed number at a time, and retries those that fail."""
 
     root: Path
     workers: int

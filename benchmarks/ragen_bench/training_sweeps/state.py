@@ -118,11 +118,6 @@ class Cost:
 
     At the paper's scale, where nothing was, they are those that the paper's Figure 7 shows for its model, on
     hardware that it does not name.
-
-    Args:
-        sweep: The sweep, whose file has measurements of its own.
-        scale: Name of the scale.
-        states: All tasks of the sweep run.
     """
 
     sweep: Sweep

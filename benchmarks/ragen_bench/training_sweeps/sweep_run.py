@@ -220,13 +220,7 @@ def _time(seconds: float) -> str:
 
 
 def _notes(left: Sequence[float | None], workers: int | None, guessed: bool) -> list[str]:
-    """Return how long all tasks take together.
-
-    Args:
-        left: Seconds left of each; None where not known.
-        workers: Tasks at a time; None with Ray.
-        guessed: Whether they are the paper's own times.
-    """
+    """Return how long all tasks take together."""
     known = [seconds for seconds in left if seconds is not None]
     total = sum(known)
     if len(known) < len(left):

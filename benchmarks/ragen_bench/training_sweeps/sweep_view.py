@@ -13,12 +13,7 @@ from ragen_bench.training_sweeps.tasks import SweepTask
 
 
 class SweepView(TerminalBar):
-    """Reports a sweep on standard error; a context manager.
-
-    Args:
-        root: Folder of all sweeps.
-        states: All tasks of the sweep run, as they are at the start.
-    """
+    """Reports a sweep on standard error; a context manager."""
 
     def __init__(self, root: Path, states: Sequence[TaskState]) -> None:
         self._root = root

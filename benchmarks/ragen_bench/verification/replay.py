@@ -118,13 +118,7 @@ def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) 
 
 
 def next_of_control(agent: str, request: Request, play: Callable[[str], object]) -> str:
-    """Return a control's reply where its record says that it failed, or "error" if it does fail.
-
-    Args:
-        agent: The control.
-        request: The next one.
-        play: Plays a text in the game, which may fail as well.
-    """
+    """Return a control's reply where its record says that it failed, or "error" if it does fail."""
     try:
         (reply,) = CONTROLS[agent]().act([request])
         play(reply.text)

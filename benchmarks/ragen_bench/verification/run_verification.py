@@ -92,11 +92,6 @@ def verify_run(
 ) -> Verified:
     """Replay every episode of a run.
 
-    Args:
-        folder: The run directory.
-        tick: Called after each episode with the number of checked episodes and their total.
-        replay_all: Where the episodes are replayed.
-
     Raises:
         MismatchError: Something differs; the message names file, line, episode, turn and field.
         RagenError: The run cannot be read.

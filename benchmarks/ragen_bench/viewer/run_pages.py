@@ -108,13 +108,7 @@ _LISTED: Final = 5
 
 
 def write_run_pages(runs: Sequence[Run], out: Path, tick: Callable[[int, int], None]) -> None:
-    """Write the pages of runs, in the place of older ones.
-
-    Args:
-        runs: At least one; each has episodes.
-        out: The folder to write.
-        tick: Called after each episode that was judged, with their number and total.
-    """
+    """Write the pages of runs, in the place of older ones."""
     for run in runs:
         if not run.samples:
             raise RagenError(f"'{run.folder}' has no episodes yet")
@@ -223,12 +217,7 @@ class _Pages:
 
 
 def viewer_values(episodes: Sequence[Episode], ledgers: Mapping[Any, Ledger]) -> dict[str, Any]:
-    """Return the values of the viewer's template for one agent's episodes of a game.
-
-    Args:
-        episodes: At least one.
-        ledgers: By the key of their episode; some may be missing.
-    """
+    """Return the values of the viewer's template for one agent's episodes of a game."""
     turns = [turn for episode in episodes for turn in episode.turns]
     defects = sorted({name for turn in turns for name in turn.defects})
     return {
@@ -244,12 +233,7 @@ def viewer_values(episodes: Sequence[Episode], ledgers: Mapping[Any, Ledger]) ->
 def beside_values(
     samples: Mapping[str, Sequence[Episode]], links: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the values of each agent for the page of two agents.
-
-    Args:
-        samples: The episodes of one game, by agent.
-        links: The viewer of each agent's, from that page.
-    """
+    """Return the values of each agent for the page of two agents."""
     return [
         {
             "name": name,

@@ -143,12 +143,7 @@ class _FolderHandler(LocalHandler, SimpleHTTPRequestHandler):
 
 
 def folder_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """Return a server of a folder on localhost that does not serve yet.
-
-    Args:
-        folder: It holds ``index.html``.
-        port: 0 for any free one.
-    """
+    """Return a server of a folder on localhost that does not serve yet."""
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), partial(_FolderHandler, directory=folder))
     except OSError as error:

@@ -27,15 +27,7 @@ def write_transcript_pages(
     out: Path,
     notes: Sequence[str] = (),
 ) -> None:
-    """Write one page that shows conversations, in the place of an older one.
-
-    Args:
-        title: Of the page.
-        filters: What ``of`` and ``kind`` of the conversations are.
-        transcripts: In their order.
-        out: The folder to write.
-        notes: Above the conversations, such as what is missing.
-    """
+    """Write one page that shows conversations, in the place of an older one."""
     if not transcripts:
         raise RagenError(f"'{title}' has no conversations yet")
     refuse_other_folder(out)

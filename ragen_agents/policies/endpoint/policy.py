@@ -47,9 +47,6 @@ class Gate:
 
     The rule is that of TCP (Chiu and Jain 1989): multiplicative decrease, once for all requests that
     were in flight together, and additive increase.
-
-    Args:
-        most: Most requests in flight, >= 1.
     """
 
     def __init__(self, most: int) -> None:

@@ -150,13 +150,7 @@ class Key:
 def read_key(
     base_url: str, variable: str = KEY_VARIABLE, headers: Mapping[str, str] | None = None
 ) -> Key:
-    """Return the key for an endpoint; one that is not OpenAI's may need none.
-
-    Args:
-        base_url: The endpoint.
-        variable: The environment variable that holds the key.
-        headers: The environment variables that hold the values of further headers, by header.
-    """
+    """Return the key for an endpoint; one that is not OpenAI's may need none."""
     value = os.environ.get(variable, "").strip()
     if not value:
         if base_url == OPENAI_URL or variable != KEY_VARIABLE:

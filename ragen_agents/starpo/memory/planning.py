@@ -53,12 +53,6 @@ def fitted_to_device(
     They are the same in every process, for each passes its share of them. A model whose memory cannot be
     planned is left to try.
 
-    Args:
-        config: The run's.
-        make_env: Makes a conversation.
-        accelerator: The processes of the run, which call this together.
-        own_engine: Whether the caller generates replies itself.
-
     Raises:
         DoesNotFitError: No micro-batches fit.
         RagenError: There is no such model.
@@ -104,13 +98,7 @@ class Sizes:
         self._needs = cache(partial(needs_of, self._model))
 
     def on(self, device: Device, devices: int = 1, own_engine: bool = False) -> Planner:
-        """Return what plans configs for devices.
-
-        Args:
-            device: Of one process.
-            devices: Number of processes.
-            own_engine: Whether the caller generates replies itself.
-        """
+        """Return what plans configs for devices."""
 
         def plan(config: TrainConfig) -> MemoryPlan:
             lengths = self.conversations(config.rollout.max_tokens)

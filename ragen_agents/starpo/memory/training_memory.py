@@ -102,17 +102,7 @@ def plan_memory(
     vllm: MemoryNeeds | None = None,
     own_engine: bool = False,
 ) -> MemoryPlan:
-    """Return what a run holds on each device.
-
-    Args:
-        config: The run's.
-        shape: The model's.
-        conversations: The game's.
-        device: Of one process.
-        devices: Number of processes.
-        vllm: What vLLM needs if it runs in the process.
-        own_engine: Whether the caller generates replies, in memory that is not known here.
-    """
+    """Return what a run holds on each device."""
     # A policy that is split is whole in each process that generates; servers have copies of their own.
     has_copy = own_engine or config.engine != "vllm-server"
     held = {**_state(config, shape, devices, has_copy), "reserve": device.reserve}

@@ -34,12 +34,7 @@ class MemoryRanOutError(MemoryError):
 
 
 def advice(config: TrainConfig, phase: str | None) -> str:
-    """Return advice on the settings that lower the memory of a phase.
-
-    Args:
-        config: The run's.
-        phase: As in the metrics ``seconds/...``; "loading", "resuming", or None for all else.
-    """
+    """Return advice on the settings that lower the memory of a phase."""
     update, rollout = config.update, config.rollout
     if phase == "loading":
         smaller = "" if config.lora is not None else ", set lora.rank=64"

@@ -19,11 +19,6 @@ class Journal:
     """The two append-only files; a context manager.
 
     Entering cuts off what was written after the checkpoint that the run goes on from.
-
-    Args:
-        folder: The run directory.
-        progress: Of that checkpoint.
-        active: Whether this process writes; of several, one does.
     """
 
     def __init__(self, folder: Path, progress: Progress, active: bool = True) -> None:

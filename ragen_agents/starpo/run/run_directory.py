@@ -113,11 +113,6 @@ def open_run_dir(folder: Path, config: TrainConfig, parts: Mapping[str, str]) ->
     """Make a run directory, or check that it holds this run; hold its lock until the end of the block.
 
     Warns if the run that it holds is complete.
-
-    Args:
-        folder: The run directory.
-        config: The run's.
-        parts: The names of the caller's parts, which are recorded.
     """
     with ExitStack() as resources:
         try:

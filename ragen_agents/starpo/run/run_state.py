@@ -25,15 +25,7 @@ Action = Literal["none", "rolled back", "stopped"]
 
 
 class RunState:
-    """Saves a run, resumes it, and rolls it back.
-
-    Args:
-        config: The run's.
-        run_dir: The run directory.
-        learner: Models and optimizers.
-        tokenizer: Saved beside the model.
-        on_save: Called with the folder of each checkpoint that was written.
-    """
+    """Saves a run, resumes it, and rolls it back."""
 
     def __init__(
         self, config: TrainConfig, run_dir: Path, learner: Learner, tokenizer: Any,

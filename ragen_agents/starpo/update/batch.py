@@ -188,12 +188,6 @@ def shared_micro_batches(
 
     The processes take as many rounds as for the parts of the whole budget, and the parts are the smallest
     that allow it.
-
-    Args:
-        sizes: Of all trajectories.
-        chosen: The trajectories to cut.
-        budget: Most tokens of a part.
-        processes: How many compute parts at the same time, at least 2.
     """
     parts = micro_batches(sizes, chosen, budget)
     most = -(-len(parts) // processes) * processes

@@ -109,13 +109,7 @@ class Learner:
         return policy if self._copy is None else self._copy.refreshed_from(policy)
 
     def prepare(self, batch: TrainBatch, trust_rollout: bool = False) -> Prepared:
-        """Score a batch under the present models and turn its rewards into advantages.
-
-        Args:
-            batch: The trajectories to learn from.
-            trust_rollout: Whether the policy's forward pass is skipped if the engine returned
-                log-probabilities and entropies of all tokens.
-        """
+        """Score a batch under the present models and turn its rewards into advantages."""
         reference = None
         if self.reference is not None:
             reference = self._score_all(self.reference, batch, "policy").logprobs
@@ -180,11 +174,6 @@ class Learner:
 
     def gradient_norm(self, prepared: Prepared, rows: list[int], term: Term) -> float | None:
         """Return the norm of the gradient of one term of the policy's loss, unweighted; nothing is learned.
-
-        Args:
-            prepared: The prepared batch.
-            rows: Its trajectories to use, as one optimizer batch.
-            term: Term of the loss.
 
         Returns:
             None if the loss has no such term.

@@ -56,14 +56,7 @@ def policy_loss(
 def loss_terms(
     config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals
 ) -> LossTerms:
-    """Return the terms of the policy's loss, none of them weighted, and its metrics.
-
-    Args:
-        config: The settings.
-        scores: What the models say of the micro-batch now, with gradient.
-        inputs: The micro-batch.
-        totals: Counts of the optimizer batch that it is a part of.
-    """
+    """Return the terms of the policy's loss, none of them weighted, and its metrics."""
     how = config.loss
 
     def mean(per_token: Tensor) -> Tensor:

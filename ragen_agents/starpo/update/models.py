@@ -181,13 +181,6 @@ def score_trajectories(
 ) -> Scores:
     """Return what the models say of some trajectories of a batch.
 
-    Args:
-        models: An `ActorCritic`.
-        batch: Has them.
-        trajectories: Which, n of them; all their rows are passed together.
-        device: Of the models.
-        part: What is scored.
-
     Returns:
         Scores of (n, the columns that the trajectories fill).
     """
@@ -279,12 +272,7 @@ def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
 
 
 def load_model(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
-    """Return a causal language model in evaluation mode, and its tokenizer.
-
-    Args:
-        name: "starter", "starter-0.2", "smollm2", a model folder, a GGUF file, or "hf:NAME".
-        dtype: Of the weights.
-    """
+    """Return a causal language model in evaluation mode, and its tokenizer."""
     transformers_logging.disable_progress_bar()
     avoid_cudnn_attention()
     source = model_source(name)

@@ -17,13 +17,7 @@ from ragen_envs.errors import RagenError
 
 
 def split(models: nn.Module, layers: set[str], accelerator: Accelerator) -> None:
-    """Split the parameters of a module between all processes, in place, and move it to their devices.
-
-    Args:
-        models: Called by all processes alike from now on; its parameters become distributed tensors.
-        layers: Class names of the submodules that come together on their own.
-        accelerator: Of the run.
-    """
+    """Split the parameters of a module between all processes, in place, and move it to their devices."""
     found = [module for module in models.modules() if type(module).__name__ in layers]
     if not found:
         raise RagenError("fsdp is true, but the model does not declare its layers")
@@ -42,12 +36,7 @@ def release_gathered(models: nn.Module) -> None:
 
 
 class WholeCopy:
-    """A copy of a model that is split, with all its weights, for what processes do each by itself.
-
-    Args:
-        model: Before it is split.
-        device: Of the copy; None: this process only takes part when others refresh theirs.
-    """
+    """A copy of a model that is split, with all its weights, for what processes do each by itself."""
 
     def __init__(self, model: Any, device: torch.device | None) -> None:
         self._model = None if device is None else copy.deepcopy(model).to(device)
