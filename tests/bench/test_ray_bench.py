@@ -20,6 +20,8 @@ from ragen_bench.evaluation import ray_cluster
 from ragen_envs.errors import RagenError
 
 ENTRIES = Path(__file__).parents[2] / "leaderboards"
+ATTEMPTS = "25"
+"""Enough that a run is killed before its end."""
 
 
 def words(out, *more, agents=("random",), games=("Sokoban",), episodes=96):
@@ -53,12 +55,12 @@ def lines(out):
 def local(tmp_path_factory):
     """A run that is long enough to be interrupted, played in one process."""
     out = tmp_path_factory.mktemp("runs") / "local"
-    assert main(words(out, "--attempts", "100")) == 0
+    assert main(words(out, "--attempts", ATTEMPTS)) == 0
     return out
 
 
 def test_a_machine_is_killed_and_another_joins(cluster, local, tmp_path):
-    run = begin(cluster, words(tmp_path / "ray", "--attempts", "100"))
+    run = begin(cluster, words(tmp_path / "ray", "--attempts", ATTEMPTS))
     deadline = time.monotonic() + 200
     while not lines(tmp_path / "ray"):
         assert time.monotonic() < deadline
@@ -67,14 +69,14 @@ def test_a_machine_is_killed_and_another_joins(cluster, local, tmp_path):
     (raylet,) = cluster.second.all_processes["raylet"]
     os.kill(raylet.process.pid, signal.SIGKILL)
     cluster.add_node(num_cpus=1)
-    assert lines(tmp_path / "ray") < 96 * 100, "it was killed in mid-run"
+    assert lines(tmp_path / "ray") < 96 * int(ATTEMPTS), "it was killed in mid-run"
     _, said = run.communicate(timeout=300)
     assert run.returncode == 0, said
     assert episodes(tmp_path / "ray") == episodes(local)
 
 
 def test_two_machines_write_what_one_process_writes(machines, tiny, tmp_path):
-    what = {"agents": ("random", tiny), "games": ("Sokoban", "Bandit"), "episodes": 160}
+    what = {"agents": ("random", tiny), "games": ("Sokoban", "Bandit"), "episodes": 80}
     limit = ("--max-reply-tokens", "8")
     assert main(words(tmp_path / "local", *limit, **what)) == 0
     run = begin(machines, words(tmp_path / "ray", *limit, **what))
@@ -85,7 +87,7 @@ def test_two_machines_write_what_one_process_writes(machines, tiny, tmp_path):
 
 
 def test_a_killed_run_goes_on(machines, local, tmp_path):
-    arguments = words(tmp_path / "ray", "--attempts", "100")
+    arguments = words(tmp_path / "ray", "--attempts", ATTEMPTS)
     run = begin(machines, arguments)
     while not lines(tmp_path / "ray"):
         assert run.poll() is None, run.communicate()[1]
