@@ -13,13 +13,13 @@ from ragen_agents.policies.base import (
     Sampling,
 )
 from ragen_agents.policies.controls import (
+    SHOP_RULES,
     Control,
     NoopPolicy,
     OraclePolicy,
     RandomPolicy,
     ScriptedPolicy,
 )
-from ragen_agents.policies.shop_rules import SHOP_RULES
 from ragen_envs.errors import RagenError, install_hint
 
 

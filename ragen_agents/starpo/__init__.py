@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ragen_agents.run_files.yaml_files import merged
-from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.config import PRESETS, SCALES, TrainConfig
 from ragen_agents.starpo.math.losses import TokenLoss
 from ragen_agents.starpo.parts.aggregations import (
     AGGREGATIONS,
@@ -37,7 +37,6 @@ from ragen_agents.starpo.parts.policy_losses import (
     PolicyLossInput,
     register_policy_loss,
 )
-from ragen_agents.starpo.presets import PRESETS, SCALES
 
 if TYPE_CHECKING:
     from ragen_agents.engines.base import Engine

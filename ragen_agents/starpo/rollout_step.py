@@ -1,4 +1,4 @@
-"""The first half of an iteration: play the rollouts, and select groups by the uncertainty filter."""
+"""Play rollouts and evaluations, and select groups by the uncertainty filter."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -10,9 +10,10 @@ from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.parts.filters import Returns, apply_filter
 from ragen_agents.starpo.processes import collect_on_all
-from ragen_agents.starpo.run.metrics import group_returns
+from ragen_agents.starpo.run.metrics import group_returns, rollout_metrics
 from ragen_envs.conversation import EndReason
 from ragen_envs.levels.seeding import advance, below, new_stream
+from ragen_envs.levels.splits import VALIDATION
 
 _NOISE_OF_GROUP: Final = 1 << 32
 """Noise numbers that a group has for itself; more than a run has episodes of it."""
@@ -120,3 +121,36 @@ class RolloutStep:
         """Return the trajectories of as many groups as an iteration has."""
         first = group_numbers(candidates)[: self._config.rollout.prompts_per_iteration]
         return [t for t in candidates if t.group in first]
+
+
+_NAMES: Final = ("success", "return", "valid", "effective", "reply_tokens")
+EVALUATED: Final = tuple(f"validation/{name}" for name in _NAMES)
+"""Names of the metrics of an evaluation."""
+
+
+class Evaluator:
+    """Plays the first validation instances, one episode each, with seeds of its own."""
+
+    def __init__(self, config: TrainConfig, collector: Collector, accelerator: Accelerator) -> None:
+        self._config, self._collector, self._accelerator = config, collector, accelerator
+
+    def is_due(self, iteration: int) -> bool:
+        """Return whether the policy is evaluated after so many iterations."""
+        every = self._config.evaluation.every
+        return bool(every) and (iteration % every == 0 or iteration == self._config.iterations)
+
+    def evaluate(self) -> tuple[dict[str, float], list[Trajectory]]:
+        """Return the metrics that ``EVALUATED`` names, the shares of true claims, and the trajectories."""
+        groups = [
+            GroupSpec(i, 1, {"split": VALIDATION, "index": i})
+            for i in range(self._config.evaluation.episodes)
+        ]
+        trajectories = collect_on_all(self._collector, groups, 0, self._accelerator)
+        means = rollout_metrics(trajectories)
+        metrics = {key: means[name] for key, name in zip(EVALUATED, _NAMES, strict=True)}
+        metrics |= {
+            f"validation/{name}": share
+            for name, share in means.items()
+            if name.startswith("claims/")
+        }
+        return metrics, trajectories

@@ -17,13 +17,12 @@ from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.records import read_metrics
 from ragen_agents.starpo.callbacks import Callback
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.engine_setup import check_processes, engine_context, make_engine
-from ragen_agents.starpo.evaluation import Evaluator
 from ragen_agents.starpo.ignored_settings import setting_warnings
 from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
 from ragen_agents.starpo.processes import agree, any_process
 from ragen_agents.starpo.rollout_step import (
+    Evaluator,
     Played,
     RolloutStep,
     filter_groups,
@@ -53,9 +52,12 @@ from ragen_agents.starpo.run.run_directory import (
 from ragen_agents.starpo.run.run_state import RunState
 from ragen_agents.starpo.setup import (
     check_fits,
+    check_processes,
+    engine_context,
     env_factory,
     frozen_reference,
     make_accelerator,
+    make_engine,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ragen_agents.starpo.update.head_product import head_product  # noqa: E402
+from ragen_agents.starpo.update.output_head import head_product  # noqa: E402
 
 
 def operands(rows=24, width=96, vocabulary=200):

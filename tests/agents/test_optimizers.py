@@ -9,7 +9,7 @@ safetensors = pytest.importorskip("safetensors.torch")
 from training_runs import assert_equal_weights, lines, trainer  # noqa: E402
 
 from ragen_agents.starpo.config import Update  # noqa: E402
-from ragen_agents.starpo.update.optimizers import make_optimizer, rate_factor  # noqa: E402
+from ragen_agents.starpo.update.learner import make_optimizer, rate_factor  # noqa: E402
 
 NAMES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 

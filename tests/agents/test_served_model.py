@@ -20,8 +20,8 @@ from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
 from ragen_agents.engines.vllm import server as vllm_server  # noqa: E402
 from ragen_agents.engines.vllm.served import WEIGHTS, ServedEngine  # noqa: E402
 from ragen_agents.engines.vllm.server import ServedModel  # noqa: E402
-from ragen_agents.starpo.engine_setup import server_share  # noqa: E402
 from ragen_agents.starpo.processes import RunProcesses  # noqa: E402
+from ragen_agents.starpo.setup import server_share  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 
 ENDS, TOKENS = frozenset({2}), 12

@@ -16,13 +16,13 @@ from ragen_agents.engines.cpu.packed_attention import Packed  # noqa: E402
 from ragen_agents.engines.cpu.token_tree import TokenTree  # noqa: E402
 from ragen_agents.starpo.update import passes  # noqa: E402
 from ragen_agents.starpo.update.models import ActorCritic  # noqa: E402
+from ragen_agents.starpo.update.output_head import token_scores  # noqa: E402
 from ragen_agents.starpo.update.passes import (  # noqa: E402
     hidden_states,
     recompute_layers,
     states_before,
     trunk_of,
 )
-from ragen_agents.starpo.update.token_scores import token_scores  # noqa: E402
 
 SIZES = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,

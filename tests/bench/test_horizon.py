@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import ragen_bench as rb
 from ragen_bench.__main__ import main
-from ragen_bench.stats.horizon import half_horizon
+from ragen_bench.evaluation.curves import half_horizon
 
 from ragen_envs.conversation import format_reply
 from ragen_envs.games.frozen_lake import FrozenLakeEnv

@@ -14,7 +14,7 @@ def test_ctrl_c_before_anything_was_played_promises_nothing(tmp_path, monkeypatc
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted; no episode was finished"
 
 
-@pytest.mark.parametrize("command, module", [(["games"], "games"), (["power"], "show")])
+@pytest.mark.parametrize(("command", "module"), [(["games"], "games"), (["power"], "show")])
 def test_ctrl_c_says_that_the_command_was_interrupted(command, module, monkeypatch, capsys):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt

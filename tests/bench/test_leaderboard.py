@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard import check, store
 from ragen_bench.leaderboard.entry import EntryError, entry_schema
-from ragen_bench.leaderboard.pages import training_words
+from ragen_bench.leaderboard.site import training_words
 from ragen_bench.leaderboard.store import read_entry
 
 from ragen_agents.starter.demonstrations import SHARES

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from ragen_bench.leaderboard.overall import below_random, mean_score, overall_standings
-from ragen_bench.leaderboard.pages import Pages
+from ragen_bench.leaderboard.site import Pages
 from ragen_bench.leaderboard.standings import (
     by_length,
     ledgers_of,

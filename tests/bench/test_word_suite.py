@@ -10,7 +10,7 @@ from ragen_bench.__main__ import main
 from ragen_bench.play.terminal import play_game
 from rich.console import Console
 
-from ragen_agents.policies.shop_rules import RulePolicy
+from ragen_agents.policies.controls import RulePolicy
 from ragen_envs.conversation import make
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.games.minesweeper import MinesweeperEnv

@@ -131,7 +131,7 @@ def blank(
     """Write a small untrained model with a tokenizer for one game, for ragen sft to train."""
     from ragen_agents.run_files.yaml_files import validate
     from ragen_agents.starpo import merged
-    from ragen_agents.starter.blank import BlankConfig, write_blank
+    from ragen_agents.starter.model_build import BlankConfig, write_blank
     from ragen_bench.config.game_names import text_id_of
     from ragen_bench.config.overrides import read_overrides
 

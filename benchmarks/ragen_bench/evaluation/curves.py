@@ -4,7 +4,10 @@ import math
 from collections import defaultdict
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from scipy import stats
 
 from ragen_agents.rollout import Episode
 from ragen_agents.rollout.episode_runner import make_env
@@ -12,7 +15,7 @@ from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.evaluation.run_table import EXACT, Run, exact_mean, incomplete, summarise_episodes
 from ragen_bench.runs.records import replay_spec
-from ragen_bench.stats.horizon import half_horizon
+from ragen_bench.stats.intervals import Interval
 from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.base import GameEnv
 
@@ -25,7 +28,7 @@ def success_curve(run: Run, by: str) -> tuple[pd.DataFrame, list[str]]:
     There is a row for each game, agent and value of the property, with the columns ``game``, ``agent``,
     ``by``, ``value``, ``n``, ``success`` with its interval ``success_low`` and ``success_high``, the exact
     ``random_success`` and ``optimal_success`` on these levels, and the agent's 50% ``horizon`` on the game
-    with ``horizon_low`` and ``horizon_high`` (`ragen_bench.stats.horizon.half_horizon`).
+    with ``horizon_low`` and ``horizon_high`` (`ragen_bench.evaluation.curves.half_horizon`).
     """
     rows: list[dict[str, Any]] = []
     known: dict[tuple[str, str], dict[str, float]] = {}
@@ -106,3 +109,40 @@ def curve_grid(data: pd.DataFrame) -> Grid:
             [last["game"], last["agent"], "50% horizon", horizon, "", "", str(sum(rungs["n"]))]
         )
     return Grid(header, lines, left=2)
+
+
+__all__ = ["half_horizon"]
+
+_BEYOND: Final = 20.0
+"""How far beyond the sizes, as a factor, a horizon is looked for."""
+_HORIZONS, _SHAPES = 600, np.geomspace(0.25, 8, 41)
+
+
+def half_horizon(
+    sizes: npt.ArrayLike, successes: npt.ArrayLike, trials: npt.ArrayLike, confidence: float = 0.95
+) -> Interval:
+    """Return the size h at which the success is 1/2, fitted as success(x) = 2^-((x / h)^k).
+
+    With k = 1 it is the success of an agent that errs with the same probability in each of x steps; with
+    other k, errors become more or less frequent as levels grow. The interval is that of the profile
+    likelihood over k. A bound is 0 or infinite where the data exclude no smaller or no larger horizon.
+
+    Args:
+        sizes: Of each rung, (n,), positive.
+        successes: Solved episodes of each rung, (n,).
+        trials: Independent episodes of each rung, (n,).
+        confidence: Nominal coverage, in (0, 1).
+    """
+    x, solved, played = (np.asarray(each, np.float64) for each in (sizes, successes, trials))
+    horizons = np.geomspace(x.min() / _BEYOND, x.max() * _BEYOND, _HORIZONS)
+    powers = np.log(x / horizons[:, None, None]) * _SHAPES[:, None]
+    decay = np.log(2) * np.exp(np.clip(powers, -30, 30))
+    lost = np.log(-np.expm1(-decay))
+    likelihood = (-solved * decay + (played - solved) * lost).sum(axis=2).max(axis=1)
+    inside = likelihood >= likelihood.max() - stats.chi2.ppf(confidence, 1) / 2
+    low, high = np.flatnonzero(inside)[[0, -1]]
+    ends = np.concatenate([[0.0], horizons[1:-1], [np.inf]])
+    best = ends[int(likelihood.argmax())]
+    if not solved.any() or (solved == played).all():
+        best = 0.0 if not solved.any() else np.inf
+    return Interval(float(best), float(ends[low]), float(ends[high]))

@@ -1,33 +1,279 @@
 """Check all entries and write the leaderboard site with its downloads."""
 
-from collections.abc import Mapping, Sequence
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from ragen_bench.config.control_games import controls_of
-from ragen_bench.config.suites import load_suite
-from ragen_bench.leaderboard.charts import PREVIEW, draw_preview
+from ragen_agents.policies import CONTROLS
+from ragen_agents.policies.endpoint.settings import EndpointSettings
+from ragen_agents.rollout import EpisodeKey
+from ragen_bench.analysis.ledger import Ledger
+from ragen_bench.config.control_games import control_notes, controls_of
+from ragen_bench.config.suites import Suite, load_suite
+from ragen_bench.evaluation.run_table import REFERENCE
+from ragen_bench.leaderboard.charts import (
+    HEIGHT,
+    MOST,
+    PREVIEW,
+    SIZE,
+    WIDTH,
+    draw_preview,
+    lengths_plot,
+    tokens_plot,
+    training_plot,
+)
 from ragen_bench.leaderboard.check import Tick, check_entry
-from ragen_bench.leaderboard.entry import SUITE, EntryError, check_titles
-from ragen_bench.leaderboard.overall import overall_standings
-from ragen_bench.leaderboard.pages import Pages
+from ragen_bench.leaderboard.entry import (
+    LEVELS,
+    MAX_ERRORS,
+    SUITE,
+    EntryError,
+    check_titles,
+    prompt_settings,
+    prompt_words,
+)
+from ragen_bench.leaderboard.overall import below_random, overall_standings
 from ragen_bench.leaderboard.standings import (
+    Samples,
     Standing,
+    by_length,
     ledgers_of,
     samples_of,
     standings,
     with_decisions,
 )
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders
-from ragen_bench.viewer.templates import new_site, refuse_other_folder
+from ragen_bench.viewer.run_pages import beside_values, viewer_values
+from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder
+from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError, install_hint
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report
+
+Tables = Mapping[str, Sequence[Standing]]
+
+_COLOURS: Final = 6
+"""Colours that the style sheet has for entries."""
+
+
+def _ranked(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name not in CONTROLS]
+
+
+def training_words(trained_on: Sequence[str], games: Iterable[str]) -> str:
+    """Name the games that an agent was trained on, or those that it was not where they are fewer."""
+    others = [game for game in games if game not in trained_on]
+    if not trained_on:
+        return "–"
+    if not others:
+        return "all"
+    few = len(others) < len(trained_on)
+    return f"all but {', '.join(others)}" if few else ", ".join(trained_on)
+
+
+class Pages:
+    """Writes pages below a folder.
+
+    Args:
+        out: The folder.
+        entries: All entries of the present suite version.
+        suite: What all entries play.
+        reports: The tables and figures of the paper of which there are results.
+        old: Titles of the entries of older suite versions, which have no tables.
+        url: Where the site will be, or None if that is not known.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        entries: Sequence[StoredEntry],
+        suite: Suite,
+        reports: "Sequence[Report]",
+        old: Sequence[str],
+        url: str | None = None,
+    ) -> None:
+        self._out, self._reports, self._old = out, reports, old
+        described = {s.entry.about.name: s.entry for s in entries}
+        self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
+        self._entries, self._suite = entries, suite
+        self._environment = page_templates()
+        colours = {
+            name: f"s{i % _COLOURS} d{i // _COLOURS}"
+            for i, name in enumerate(_ranked(self._titles))
+        }
+        colours[REFERENCE] = "control"
+        self._environment.globals.update(
+            base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),
+            width=WIDTH, height=HEIGHT, most=MOST, colours=colours, has_results=bool(reports),
+            suite_version=SUITE_VERSION, described=described, levels=LEVELS,
+            training_words=training_words, prompt_words=prompt_words, prompt_settings=prompt_settings,
+            prompts=self._prompts,
+            endpoint_words=endpoint_words, endpoint_options=endpoint_options,
+            control_names=CONTROLS, site=None if url is None else url.rstrip("/") + "/",
+            preview=PREVIEW, preview_size=SIZE,
+        )  # fmt: skip
+
+    def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:
+        """Write the first page: the table over all games, and what they add up to."""
+        trained = [s for s in self._entries if s.entry.about.trained_on]
+        scores = {
+            game: {row.name: row.row["score"] for row in rows} for game, rows in tables.items()
+        }
+        self._write(
+            "index.html",
+            "index.html",
+            rows=overall,
+            tables=tables,
+            plot=tokens_plot(overall),
+            trained=trained,
+            scores=scores,
+            suite=self._suite,
+            control_notes=control_notes(self._suite.tasks),
+            below_random=below_random(trained),
+            old=self._old,
+        )
+
+    def write_about(self) -> None:
+        """Write the page that says what is measured, what is checked, and how to submit."""
+        self._write("about.html", "about.html", suite=self._suite, max_errors=MAX_ERRORS)
+
+    def _prompts(self, rows: Sequence[Standing]) -> list[str]:
+        """Return the prompts of the entries of a table, each once."""
+        shown = {row.name for row in rows if not row.control}
+        suites = {s.entry.about.name: s.entry.config.suite for s in self._entries}
+        return sorted({prompt_words(suite) for name, suite in suites.items() if name in shown})
+
+    def write_game(self, game: str, rows: Sequence[Standing], samples: Samples) -> None:
+        """Write the page of a game."""
+        lengths = by_length(samples)
+        ranked = [row.name for row in rows if not row.control]
+        self._write(
+            f"games/{game}.html",
+            "game.html",
+            game=game,
+            rows=rows,
+            lengths=lengths,
+            plot=lengths_plot(lengths, self._titles, ranked),
+            entries=len(ranked),
+        )
+
+    def write_entry(self, stored: StoredEntry, tables: Tables) -> None:
+        """Write the page of an entry."""
+        name = stored.entry.about.name
+        rows = {
+            game: row for game, standing in tables.items() for row in standing if row.name == name
+        }
+        training = stored.entry.training
+        self._write(
+            f"entries/{name}.html",
+            "entry.html",
+            entry=stored.entry,
+            rows=rows,
+            plot=None if training is None else training_plot(training),
+        )
+
+    def write_episodes(
+        self, stored: StoredEntry, game: str, ledgers: Mapping[EpisodeKey, Ledger]
+    ) -> None:
+        """Write the viewer of an entry's episodes of a game, with what their decisions cost."""
+        episodes = [r.episode for r in stored.records if r.episode.task == game]
+        self._write(
+            f"episodes/{stored.entry.about.name}/{game}.html",
+            "episodes.html",
+            game=game,
+            **viewer_values(episodes, ledgers),
+            agent_links={f"../{name}/{game}.html": title for name, title in self._titles.items()},
+            game_links={f"{name}.html": name for name in self._suite.tasks},
+            beside=f"../../beside/{game}.html" if len(self._titles) > 1 else None,
+            here=(f"../{stored.entry.about.name}/{game}.html", f"{game}.html"),
+        )
+
+    def write_beside(self, game: str) -> None:
+        """Write the page that shows two entries on the same level."""
+        samples = {
+            stored.entry.about.name: [r.episode for r in stored.records if r.episode.task == game]
+            for stored in self._entries
+        }
+        links = {name: f"../episodes/{name}/{game}.html" for name in samples}
+        agents = beside_values(samples, links)
+        for agent in agents:
+            agent["name"] = self._titles[agent["name"]]
+        self._write(f"beside/{game}.html", "beside.html", game=game, agents=agents)
+
+    def write_results(self) -> None:
+        """Write the list of the paper's tables, with how many claims hold."""
+        from ragen_bench.reproduction.claims import WORDS
+
+        rows = [
+            (report.what, [[v.verdict for v in report.verdicts].count(word) for word in WORDS])
+            for report in self._reports
+        ]
+        self._write("results/index.html", "results.html", words=WORDS, rows=rows)
+
+    def write_result(self, report: "Report") -> None:
+        """Write the page of a table or figure of the paper."""
+        name, drawing = report.what.name, report.drawing
+        self._write(
+            f"results/{name}.html",
+            "result.html",
+            what=report.what,
+            sweep=report.what.load_sweep(),
+            notes=report.notes(),
+            matrix=report.matrix,
+            claims=report.claims,
+            table=report.table,
+            second_table=report.second_table,
+            caption="" if drawing is None else report.caption,
+        )
+        if drawing is not None:
+            (self._out / "results" / f"{name}.svg").write_text(drawing, encoding="utf-8")
+
+    def _write(self, path: str, template: str, **values: Any) -> None:
+        text = self._environment.get_template(f"{template}.j2").render(
+            root="../" * path.count("/"), page=path, **values
+        )
+        target = self._out / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+def endpoint_words(endpoint: EndpointSettings) -> list[str]:
+    """Return in words what requests have besides the sampling, such as ``stop ["###"]``."""
+    words = [f"stop {json.dumps(endpoint.stop)}"] if endpoint.stop else []
+    if endpoint.extra_body:
+        words.append(f"every request merged with {json.dumps(endpoint.extra_body)}")
+    if endpoint.tools:
+        words.append("acts by tool calls")
+    if endpoint.system == "merge":
+        words.append("the system message is part of the first user message")
+    return words
+
+
+def endpoint_options(endpoint: EndpointSettings) -> list[str]:
+    """Return the options of ``ragen bench`` that make these settings, quoted for a shell."""
+    words = [word for text in endpoint.stop for word in ("--stop", _quoted(text))]
+    if endpoint.extra_body:
+        words += ["--extra-body", shlex.quote(json.dumps(endpoint.extra_body))]
+    if endpoint.tools:
+        words.append("--tools")
+    if endpoint.system == "merge":
+        words.append("--system merge")
+    return words
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a shell reads it, on one line."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + json.dumps(text)[1:-1].replace("'", r"\'") + "'"
+
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of what spreadsheets calculate."""

@@ -32,7 +32,7 @@ class Beside:
 
 
 def read_beside(folders: Sequence[Path], what: Reproduction, choice: Choice) -> list[Beside]:
-    """Return the agents of runs of ``ragen bench`` that have played tests of a table; controls are left out."""
+    """Return the agents, but no controls, of runs of ``ragen bench`` with tests of a table."""
     agents: dict[tuple[str, str], Beside] = {}
     for folder in folders:
         run = read_run(folder)

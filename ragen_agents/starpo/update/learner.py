@@ -1,5 +1,6 @@
 """One update: from the trajectories that were kept to changed weights."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import fmean
@@ -9,7 +10,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.config import TrainConfig, Update
 from ragen_agents.starpo.parts.aggregations import BatchTotals
 from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.batch import (
@@ -20,7 +21,6 @@ from ragen_agents.starpo.update.batch import (
 )
 from ragen_agents.starpo.update.loss import Term, batch_totals, critic_loss, loss_terms, policy_loss
 from ragen_agents.starpo.update.models import ActorCritic, Part, Scores, score_trajectories
-from ragen_agents.starpo.update.optimizers import make_optimizer, rate_factor, set_rate
 from ragen_agents.starpo.update.passes import recompute_layers
 from ragen_agents.starpo.update.prepared import LossInput, Prepared, prepare
 from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, split, whole
@@ -373,3 +373,46 @@ def is_split(config: TrainConfig, accelerator: Accelerator) -> bool:
 
 def _clip(parameters: list[Any], limit: float) -> float:
     return float(whole(torch.nn.utils.clip_grad_norm_(parameters, limit)))
+
+
+def make_optimizer(
+    weights: list[nn.Parameter], learning_rate: float, how: Update
+) -> torch.optim.AdamW:
+    """Return an optimizer; weight decay spares what has fewer than two dimensions: biases and norms."""
+    # One group without decay, as the state is saved by the number of a weight in all groups.
+    groups: list[dict[str, Any]] = [{"params": weights, "weight_decay": 0.0}]
+    if how.weight_decay:
+        decayed = [weight for weight in weights if weight.ndim >= 2]
+        spared = [weight for weight in weights if weight.ndim < 2]
+        groups = [
+            {"params": decayed, "weight_decay": how.weight_decay},
+            {"params": spared, "weight_decay": 0.0},
+        ]
+    fused = weights[0].is_cuda  # one kernel in place of several, without temporary tensors
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=how.betas, fused=fused or None)
+
+
+def rate_factor(how: Update, iterations: int, done: float) -> float:
+    """Return the factor of the learning rates of an optimizer step, in [0, 1].
+
+    The formulas are those of ``transformers.get_scheduler``, with iterations in place of steps.
+
+    Args:
+        how: Schedule and warm-up.
+        iterations: Of the run.
+        done: Iterations before the step; a fraction within one, so that each of its steps has its own.
+    """
+    if done < how.warmup_iterations:
+        return done / how.warmup_iterations
+    if how.lr_scheduler_type == "constant":
+        return 1.0
+    progress = (done - how.warmup_iterations) / (iterations - how.warmup_iterations)
+    if how.lr_scheduler_type == "linear":
+        return 1.0 - progress
+    return 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+def set_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Have an optimizer take its next steps at a learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate

@@ -28,9 +28,8 @@ from ragen_agents.starpo.update.adapters import (
     with_adapters,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
-from ragen_agents.starpo.update.head_product import head_product
+from ragen_agents.starpo.update.output_head import head_product, token_scores
 from ragen_agents.starpo.update.passes import states_before, trunk_of
-from ragen_agents.starpo.update.token_scores import token_scores
 from ragen_envs.errors import RagenError, first_line
 
 LOGIT_CHUNK: Final = 2048
