@@ -69,7 +69,7 @@ class GameSpec:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether levels by number come from frozen packs, which ``<module>.packs`` makes."""
+        """Whether levels by number come from frozen packs."""
         return self.env_class.has_packs
 
     @property

@@ -1,10 +1,8 @@
 """Make the frozen packs: ``python -m ragen_envs.games.packs [--check]``.
 
-A game with frozen levels has a module ``packs`` beside its env, with a mapping ``PACKS`` from the name of
-each of its distributions to a ``Recipe``. Levels are drawn from the stream of (split, distribution) in order.
-Each split draws only levels that its keys own (``levels.splits``), so packs are disjoint up to symmetry. A
-level may come up again in its pack, as in the distribution that it is drawn from. The result depends on
-nothing but the source.
+Levels are drawn from the stream of (split, distribution) in order. Each split draws only levels that its
+keys own (``levels.splits``), so packs are disjoint up to symmetry. A level may come up again in its pack, as
+in the distribution that it is drawn from. The result depends on nothing but the source.
 """
 
 import argparse
@@ -13,15 +11,29 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, Final
 
+from ragen_envs.game.base import GameEnv
 from ragen_envs.game.oracle import Budget
+from ragen_envs.games.bandit.generator import every_pair
+from ragen_envs.games.countdown import CountdownEnv
+from ragen_envs.games.cube import CubeEnv
+from ragen_envs.games.cube.generator import every_level
+from ragen_envs.games.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.mastermind import MastermindEnv
+from ragen_envs.games.mastermind.oracle import guesses_needed
+from ragen_envs.games.minesweeper import MinesweeperEnv
+from ragen_envs.games.sokoban import SokobanEnv
+from ragen_envs.games.sudoku import SudokuEnv
+from ragen_envs.games.webshop import WebShopEnv
+from ragen_envs.games.webshop.dynamics import Page
+from ragen_envs.games.webshop.oracle import best_plan, offers, perfect
 from ragen_envs.levels import instances
+from ragen_envs.levels.seeding import Rng, new_stream
 from ragen_envs.levels.splits import SPLITS, TEST, TRAIN, VALIDATION
-from ragen_envs.registration import GAMES
 
 Row = dict[str, Any]
 """A line of a pack: ``level``, and what was computed about it: ``moves`` of a shortest solution, and
@@ -41,14 +53,65 @@ FOLDER: Final = Path(instances.__file__).parent / "packs"
 _LOG: Final = logging.getLogger("ragen.instances")
 
 
+def drawn(env: GameEnv[Any], facts: Callable[[Any], Row], split: str) -> Iterator[Row]:
+    """Yield independent draws from the level distribution of a game without end."""
+    env.rng = Rng(new_stream(split, f"pack {env.distribution}", 0))
+    while True:
+        env._start_fresh(split)
+        yield {"level": env.level, **facts(env)}
+
+
+def moves_and_chance(env: GameEnv[Any]) -> Row:
+    """Return the moves of a shortest solution, and the chance of random play."""
+    baseline = env.random_baseline(USUAL)
+    assert baseline is not None
+    return {"moves": env.measures()["solution_length"], "chance": round(baseline.success, 6)}
+
+
+def shopping(env: WebShopEnv) -> Row:
+    """Return how hard a goal of WebShop is.
+
+    ``moves``: fewest actions of a perfect purchase; ``perfect``: products that can be bought for a score of
+    1; ``near``: others that miss a single point.
+    """
+    near = sum(
+        offer.type == 1 and offer.base + len(offer.helpful) == offer.most - 1
+        for offer in offers(env.catalogue, env.goal)
+    )
+    plan = best_plan(env.catalogue, env.goal, Page(), 100)
+    best = len(perfect(env.catalogue, env.goal))
+    return {"moves": len(plan.actions), "perfect": best, "near": near}
+
+
+def cubes(scramble: int, split: str) -> Iterator[Row]:
+    """Yield every level that so many turns make."""
+    env = CubeEnv(scramble)
+    for level in every_level(scramble, split):
+        env.start(level)
+        yield {"level": level, **moves_and_chance(env)}
+
+
+def bandits(split: str) -> Iterator[Row]:
+    """Yield every pair of arms."""
+    return ({"level": "/".join(pair), "chance": 0.5} for pair in every_pair(split))
+
+
 def recipes() -> Mapping[str, Recipe]:
     """Return the recipe of every distribution that the games of the suite freeze."""
-    modules = dict.fromkeys(f"{game.module}.packs" for game in GAMES if game.is_frozen)
-    return {
-        distribution: recipe
-        for module in modules
-        for distribution, recipe in import_module(module).PACKS.items()
-    }
+    large = SokobanEnv(size=8, boxes=2, search_depth=10)
+    facts: list[tuple[GameEnv[Any], Callable[[Any], Row]]] = [
+        (SokobanEnv(), moves_and_chance),
+        (large, moves_and_chance),
+        # Random play does not care about slips: a random direction that slips is a random direction.
+        (FrozenLakeEnv(success_rate=1.0), moves_and_chance),
+        (CountdownEnv(), moves_and_chance),
+        (MastermindEnv(), lambda env: {"moves": guesses_needed(env.level)}),
+        (SudokuEnv(), lambda env: {"moves": env.grid.count(0)}),
+        (MinesweeperEnv(), lambda env: {"optimum": round(env.oracle().value, 6)}),
+        (WebShopEnv(), shopping),
+    ]
+    made = {env.distribution: partial(drawn, env, about) for env, about in facts}
+    return {"bandit": bandits, "cube-8": partial(cubes, 8), **made}
 
 
 def build() -> dict[str, bytes]:

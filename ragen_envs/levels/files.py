@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from ragen_envs.errors import InstanceError
 
-__all__ = ["FileLevel", "read_level_file"]
-
 
 class FileLevel(NamedTuple):
     """One level of a file."""

@@ -9,8 +9,8 @@ import pytest
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.bandit import BanditEnv, all_names, arm_names
-from ragen_envs.games.bandit.packs import rows
 from ragen_envs.games.packs import COUNTS
+from ragen_envs.games.packs import bandits as rows
 
 VARIANTS = ["ragen/Bandit-v0", "ragen/BanditRev-v0", "ragen/BanditTrap-v0"]
 CHANCE = {"ragen/Bandit-v0": 0.25, "ragen/BanditRev-v0": 0.25, "ragen/BanditTrap-v0": 0.10}

@@ -2,12 +2,14 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from ragen_envs.levels.seeding import STREAM_MASK, advance, below
+from ragen_envs.levels.seeding import STREAM_MASK, advance, below, new_stream
+
+_Item = TypeVar("_Item")
 
 
 class Names(NamedTuple):
@@ -72,3 +74,39 @@ def pair_key(names: tuple[str, str]) -> int:
     """Return the key of a pair, equal in both orders, in [0, 2^63)."""
     low, high = sorted(name.encode() for name in names)
     return (zlib.crc32(low + b"/" + high) << 31 | zlib.crc32(high)) & STREAM_MASK
+
+
+def every_pair(split: str) -> Iterator[tuple[str, str]]:
+    """Yield every pair of the split once, in the order shown, so that each prefix is like the whole.
+
+    Pairs come in rounds. A round holds each name once, in an order of its own; the next one pairs
+    the same names otherwise. Of every two pairs, one shows the safe-sounding name first.
+    """
+    names = arm_names()[split]
+    stream = new_stream(split, "pack bandit", 0)
+    safe, stream = _shuffled(names.safe, stream)
+    risky, stream = _shuffled(names.risky, stream)
+    count = len(safe)
+    shifts, stream = _shuffled(range(count), stream)
+    number, swapped = 0, 0
+    for shift in shifts:
+        order, stream = _shuffled(range(count), stream)
+        for i in order:
+            pair = safe[i], risky[(i + shift) % count]
+            if number % 2 == 0:
+                stream = advance(stream)
+                swapped = below(stream, 2)
+            else:
+                swapped = 1 - swapped
+            yield pair[::-1] if swapped else pair
+            number += 1
+
+
+def _shuffled(items: Sequence[_Item], stream: int) -> tuple[list[_Item], int]:
+    """Return the items in a random order and the advanced stream."""
+    shuffled = list(items)
+    for last in range(len(shuffled) - 1, 0, -1):
+        stream = advance(stream)
+        other = below(stream, last + 1)
+        shuffled[last], shuffled[other] = shuffled[other], shuffled[last]
+    return shuffled, stream

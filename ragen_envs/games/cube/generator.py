@@ -1,11 +1,14 @@
 """Scrambled cubes from a stream: random quarter turns from the solved cube, none undone by the next."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from ragen_envs.errors import GenerationError
-from ragen_envs.games.cube.dynamics import SOLVED, is_solved, turned
-from ragen_envs.games.cube.symmetry import cube_key
-from ragen_envs.levels.seeding import advance, below
+from ragen_envs.games.cube.dynamics import ACTION_NAMES, SOLVED, is_solved, turned
+from ragen_envs.games.cube.pieces import normal
+from ragen_envs.games.cube.symmetry import cube_key, symmetries
+from ragen_envs.games.cube.text import encode_level
+from ragen_envs.levels.seeding import advance, below, new_stream
 from ragen_envs.levels.splits import split_of
 
 MAX_ATTEMPTS: Final = 2000
@@ -39,3 +42,36 @@ def generate(scramble: int, stream: int, split: str) -> tuple[bytes, int]:
         f"no level of split '{split}' with scramble={scramble} in {MAX_ATTEMPTS} scrambles; "
         "use a larger scramble"
     )
+
+
+def levels(scramble: int) -> dict[int, bytes]:
+    """Return a cube of every level that so many quarter turns make, by key.
+
+    A breadth-first search over levels: those next to a cube are those next to all that are the same.
+    Each turn changes the number of turns to the solved cube from even to odd or back.
+    """
+    states = {cube_key(SOLVED): SOLVED}
+    layers: list[dict[int, bytes]] = [dict(states)]
+    for _ in range(scramble):
+        following: dict[int, bytes] = {}
+        for state in layers[-1].values():
+            for action in range(len(ACTION_NAMES)):
+                after = turned(state, action)
+                following.setdefault(cube_key(after), after)
+        layers.append({key: state for key, state in following.items() if key not in states})
+        states |= layers[-1]
+    made = {key: state for layer in layers[scramble % 2 :: 2] for key, state in layer.items()}
+    made.pop(cube_key(SOLVED), None)
+    return made
+
+
+def every_level(scramble: int, split: str) -> Iterator[str]:
+    """Yield every level of the split once in a random order, each held and mirrored in a random way."""
+    stream = new_stream(split, f"pack cube-{scramble}", 0)
+    left = [state for key, state in sorted(levels(scramble).items()) if split_of(key) == split]
+    while left:
+        stream = advance(stream)
+        state = left.pop(below(stream, len(left)))
+        stream = advance(stream)
+        image = symmetries()[below(stream, len(symmetries()))]
+        yield encode_level(normal(bytes(map(state.__getitem__, image))))
