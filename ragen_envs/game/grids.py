@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
 from ragen_envs.game.arguments import read_count
-from ragen_envs.game.text import COORDINATES, GRID, Symbols
+from ragen_envs.game.text import COORDINATES, GRID, OwnText, Symbols
 
 _END_OF_ROW: Final = b"\xff"
 _END_OF_BOARD: Final = b"\xfe"
@@ -21,7 +21,7 @@ _UNDEFINED: Final = "\ufffe"
 _Write = Callable[[bytes | bytearray], str]
 
 
-class BoardText(ABC):
+class BoardText(OwnText, ABC):
     """What the text faces of the games on a board share: the legend and the forms of the state."""
 
     cell_names: ClassVar[tuple[str, ...]]

@@ -27,6 +27,12 @@ class SeatView(NamedTuple):
     game: Any
     seat: int
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of the actions of the present level."""
+        names: tuple[str, ...] = self.game.names
+        return names
+
 
 class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     """Base of the games of several players, who act at the same time, once a round.

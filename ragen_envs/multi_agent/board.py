@@ -1,7 +1,7 @@
 """Share what multi-agent games on a board have: a seat's view in numbers, words and pictures."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.grids import BoardText
-from ragen_envs.game.text import Symbols
 from ragen_envs.multi_agent.base import MultiAgentEnv
 
 if TYPE_CHECKING:
@@ -21,18 +20,7 @@ _MARKS_IN_A_ROW: Final = 3
 
 
 class SeatBoardText(BoardText):
-    """Base of the text faces: the board as a seat sees it, and the game's own action names."""
-
-    vocabularies: Mapping[str, Symbols]
-
-    @abstractmethod
-    def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards."""
-
-    def actions(self, env: Any) -> tuple[str, ...]:
-        """Return the names of the actions."""
-        names: tuple[str, ...] = env.game.names
-        return names
+    """Base of the text faces: the board as a seat sees it."""
 
     def cells(self, env: Any) -> tuple[bytearray, int]:
         """Return the cell codes as the seat sees them, and the width of the board."""

@@ -1,20 +1,18 @@
 """The bandit in words."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.claims import Claim, made
 from ragen_envs.game.oracle import Budget
-from ragen_envs.game.text import Symbols
+from ragen_envs.game.text import OwnText, Symbols
 from ragen_envs.games.bandit.dynamics import RISKY, SAFE
 
 
-class BanditText:
+class BanditText(OwnText):
     """The text face of the bandits."""
-
-    vocabularies: Mapping[str, Symbols] = {"standard": {}}
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
@@ -30,10 +28,6 @@ class BanditText:
             f"the game ends. {arms} Use what the names suggest to choose the arm that pays more on "
             "average. Rewards: the amount that your arm pays."
         )
-
-    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return "": there is no board."""
-        return ""
 
     def actions(self, env: Any) -> tuple[str, ...]:
         """Return the names of the two arms, in the order shown."""

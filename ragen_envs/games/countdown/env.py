@@ -58,6 +58,7 @@ class CountdownEnv(WordGameEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    action_names = "a + b", "a - b", "a * b", "a / b"
     text = text.CountdownText()
     has_packs = True
     deterministic = True

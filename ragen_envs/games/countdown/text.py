@@ -1,21 +1,19 @@
 """Countdown in words, and the text form of its levels."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.oracle import Budget
-from ragen_envs.game.text import Symbols
+from ragen_envs.game.text import OwnText, Symbols
 from ragen_envs.games.countdown.dynamics import Numbers, play, read_operation
 
 _LEVEL: Final = re.compile(r"[0-9]{1,6}:( [0-9]{1,6}){2,6}")
 
 
-class CountdownText:
+class CountdownText(OwnText):
     """The text face of Countdown."""
-
-    vocabularies: Mapping[str, Symbols] = {"standard": {}}
 
     def rules(self, env: Any) -> str:  # noqa: ARG002
         """Return the goal, the rules and the rewards."""
@@ -26,14 +24,6 @@ class CountdownText:
             "positive whole number. You win as soon as one of the numbers is the target. The game ends "
             "when only one number is left. Rewards: 1 when the target is reached, 0 otherwise."
         )
-
-    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return "": there is no board."""
-        return ""
-
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the forms of the actions."""
-        return "a + b", "a - b", "a * b", "a / b"
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
         """Return the target and the numbers that are left."""

@@ -63,6 +63,7 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    action_names = ACTION_NAMES
     text = text.CubeText()
     has_packs = True
     deterministic = True
@@ -83,7 +84,6 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
             text.decode_level(self._fixed)
         self.distribution = f"cube-{scramble}"
         self.observation_space = spaces.MultiDiscrete([len(COLORS)] * 24)
-        self.action_space = spaces.Discrete(len(ACTION_NAMES))
 
     @property
     def success(self) -> bool:

@@ -57,10 +57,6 @@ class CubeText(BoardText):
             "R-, U- and F- turn them counterclockwise. Rewards: 1 when the cube is solved, 0 otherwise."
         )
 
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names of the six quarter turns."""
-        return ACTION_NAMES
-
     def cells(self, env: Any) -> tuple[bytes, int]:
         """Return the unfolded cube, and its width."""
         return unfolded(env.state), WIDTH

@@ -66,6 +66,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    action_names = ACTION_NAMES
     text = text.FrozenLakeText()
     has_packs = True
     tiles: bytes
@@ -99,7 +100,6 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         sides = self.height, self.width
         self._shape = sides[::-1] if self.orientation & 1 else sides
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, self._shape, np.uint8)
-        self.action_space = spaces.Discrete(4)
 
     def play(self, action: int) -> tuple[float, bool, bool]:
         """Walk in a direction, or where the ice turns it."""

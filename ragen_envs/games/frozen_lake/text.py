@@ -59,10 +59,6 @@ class FrozenLakeText(BoardText):
             "Rewards: 1 at the goal, otherwise 0."
         )
 
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names of the four directions."""
-        return ACTION_NAMES
-
     def cells(self, env: Any) -> tuple[bytes, int]:
         """Return the present cell codes, and the width of the map."""
         return env.cells, env.width

@@ -52,6 +52,7 @@ class MastermindEnv(WordGameEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    action_names = (f"four of the letters {' '.join(dynamics.COLORS)}",)
     text = text.MastermindText()
     has_packs = True
     distribution = "mastermind-4-6"

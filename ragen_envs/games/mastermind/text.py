@@ -1,19 +1,17 @@
 """Mastermind in words: symbols, rules, the guesses so far, and the text form of levels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.oracle import Budget
-from ragen_envs.game.text import Symbols
+from ragen_envs.game.text import OwnText, Symbols
 from ragen_envs.games.mastermind.dynamics import CODES, COLORS, Answer, read_code
 from ragen_envs.games.mastermind.oracle import remaining
 
 
-class MastermindText:
+class MastermindText(OwnText):
     """The text face of Mastermind."""
-
-    vocabularies: Mapping[str, Symbols] = {"standard": {}}
 
     def rules(self, env: Any) -> str:  # noqa: ARG002
         """Return the goal, the rules and the rewards."""
@@ -25,14 +23,6 @@ class MastermindText:
             "place), and how many others have a right color in the wrong place. The game ends when a "
             "guess is the code. Rewards: 1 for finding the code, 0 otherwise."
         )
-
-    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return "": there is no board."""
-        return ""
-
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the form of the actions."""
-        return (f"four of the letters {' '.join(COLORS)}",)
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
         """Return the guesses so far with their answers."""

@@ -63,6 +63,7 @@ class MinesweeperEnv(WordGameEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    action_names = ("r<row>c<column>",)
     text = text.MinesweeperText()
     has_packs = True
     mined: dynamics.Cells

@@ -66,10 +66,6 @@ class MinesweeperText(BoardText):
             "1 when all cells without a mine are open, 0 otherwise."
         )
 
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the form of the actions."""
-        return ("r<row>c<column>",)
-
     def cells(self, env: Any) -> tuple[bytes, int]:
         """Return the board as seen, and its width."""
         return env.shown(), SIDE

@@ -22,6 +22,7 @@ from ragen_envs.game.grids import padded, read_orientation
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.sokoban import image, oracle, text
 from ragen_envs.games.sokoban.dynamics import (
+    ACTION_NAMES,
     BOX,
     BOX_ON_TARGET,
     PLAYER,
@@ -106,6 +107,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    action_names = ACTION_NAMES
     text = text.SokobanText()
     has_packs = True
     deterministic = True
@@ -153,7 +155,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         sides = self.height, self.width
         self._shape = sides[::-1] if self.orientation & 1 else sides
         self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, self._shape, np.uint8)
-        self.action_space = spaces.Discrete(4)
 
     def play(self, action: int) -> tuple[float, bool, bool]:
         """Walk, and push the box that is in the way."""

@@ -80,10 +80,6 @@ class SokobanText(BoardText):
             f"{rewards_text(reward_terms(env.reward, 'action', when))}"
         )
 
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names of the four directions."""
-        return ACTION_NAMES
-
     def cells(self, env: Any) -> tuple[bytes, int]:
         """Return the present cell codes, and the width of the board."""
         return env.cells, env.width

@@ -60,6 +60,7 @@ class SudokuEnv(WordGameEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    action_names = ("r<row>c<column> = <digit>",)
     text = text.SudokuText()
     has_packs = True
     deterministic = True

@@ -59,10 +59,6 @@ class SudokuText(BoardText):
             "Rewards: 1 when the grid is solved, 0 otherwise."
         )
 
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the form of the actions."""
-        return ("r<row>c<column> = <digit>",)
-
     def cells(self, env: Any) -> tuple[bytes, int]:
         """Return the grid, and its width."""
         return env.grid, SIDE

@@ -90,6 +90,7 @@ class WebShopEnv(WordGameEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "html", "rgb_array"], "render_fps": 4}
+    action_names = "search[words]", "click[button]"
     text = text.WebShopText()
     has_packs = True
     deterministic = True

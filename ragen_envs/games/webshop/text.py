@@ -1,10 +1,10 @@
 """The shop in words: the rules, and its pages as plain text and as published."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ragen_envs.game.oracle import Budget
-from ragen_envs.game.text import Symbols
+from ragen_envs.game.text import OwnText, Symbols
 from ragen_envs.games.webshop.catalogue import Catalogue
 from ragen_envs.games.webshop.dynamics import BUY, PREVIOUS, Page
 from ragen_envs.games.webshop.html import page_html
@@ -21,10 +21,8 @@ OUTCOME: Final = r"(?m)^You bought \S+\. Score: [0-9.e-]+(?:; wrong: ([a-z, ]+))
 """A pattern of the line that tells the outcome of a purchase; its group is what was wrong."""
 
 
-class WebShopText:
+class WebShopText(OwnText):
     """The text face of the shop."""
-
-    vocabularies: Mapping[str, Symbols] = {"standard": {}}
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
@@ -43,14 +41,6 @@ class WebShopText:
             f"the product with the options chosen; then the game ends. Rewards: {reward}."
             + (_HINTS if env.hints else "")
         )
-
-    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return "": there is no board."""
-        return ""
-
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the forms of the actions."""
-        return "search[words]", "click[button]"
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
         """Return the page, in the form that the env was made for."""

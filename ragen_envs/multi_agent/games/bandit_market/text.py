@@ -1,20 +1,18 @@
 """Write the market in words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.game.text import Symbols
+from ragen_envs.game.text import OwnText, Symbols
 from ragen_envs.games.bandit.dynamics import Arm
 from ragen_envs.multi_agent.games.bandit_market.generator import Offer
 
 PASS: Final = "Pass"
 
 
-class BanditMarketText:
+class BanditMarketText(OwnText):
     """The text face of the market; its state has one form, whatever is asked for."""
-
-    vocabularies: Mapping[str, Symbols] = {"standard": {}}
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
@@ -26,15 +24,6 @@ class BanditMarketText:
             "no arm. You succeed if, in the last turn, no other arm would have paid you more on average, "
             "given what the others chose. Rewards: your share."
         )
-
-    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return nothing: there is no board."""
-        return ""
-
-    def actions(self, env: Any) -> tuple[str, ...]:
-        """Return the names of the arms, and the pass."""
-        names: tuple[str, ...] = env.game.names
-        return names
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
         """Return the arms, and what happened to them in the last round."""
