@@ -103,6 +103,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     """Names of the actions, in the order of their numbers."""
     text: ClassVar[TextFace] = OwnText()
     """The text face; the default says ``rules``, ``action_names`` and what ``observe`` returns."""
+    tile_set: ClassVar["TileSet | None"] = None
+    """The pictures of the cells that the text face names, of a game on a board."""
     distribution: str
     """Name of the level distribution. Settings that change the levels belong into it."""
     deterministic: ClassVar[bool] = False
@@ -298,11 +300,6 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if self._origin is None or type(self).picture is GameEnv.picture:
             return None
         return encode_png(self.picture())
-
-    @classmethod
-    def tile_set(cls) -> "TileSet | None":
-        """Return the pictures of the cells that the text face names, for a game on a board."""
-        return None
 
     @classmethod
     def read_levels(cls, path: str | PathLike[str]) -> tuple[FileLevel, ...]:

@@ -1,7 +1,7 @@
 """The space of all strings up to a length."""
 
 import string
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, overload
 
@@ -14,50 +14,9 @@ _COUNT: Final = 0x110000
 """Number of code points that Python strings can hold."""
 
 
-class AllCharacters(Set[str], Sequence[str]):
-    """Every character that a string can hold, in the order of the code points.
-
-    It stands in for the frozen set and the tuple of a million characters that `spaces.Text` would make.
-    """
-
-    def __contains__(self, item: object) -> bool:
-        return isinstance(item, str) and len(item) == 1
-
-    def __len__(self) -> int:
-        return _COUNT
-
-    def __iter__(self) -> Iterator[str]:
-        return map(chr, range(_COUNT))
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        found = range(_COUNT)[index]
-        return tuple(map(chr, found)) if isinstance(found, range) else chr(found)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AllCharacters) or super().__eq__(other)
-
-    def __hash__(self) -> int:
-        return hash(AllCharacters)
-
-    def __repr__(self) -> str:
-        return "all characters"
-
-    @classmethod
-    def _from_iterable(cls, it: Iterable[Any]) -> frozenset[Any]:
-        """Return what set operations give: a plain set."""
-        return frozenset(it)
-
-
-_ALL: Final = AllCharacters()
-
-
 @lru_cache(maxsize=1)
-def _joined() -> str:
-    return "".join(_ALL)
+def _all_characters() -> str:
+    return "".join(map(chr, range(_COUNT)))
 
 
 class FreeText(spaces.Text):
@@ -85,19 +44,12 @@ class FreeText(spaces.Text):
         return isinstance(x, str) and len(x) <= self.max_length
 
     @property
-    def character_set(self) -> AllCharacters:  # type: ignore[override]
-        """Every character."""
-        return _ALL
-
-    @property
-    def character_list(self) -> AllCharacters:  # type: ignore[override]
-        """Every character, in the order of the code points."""
-        return _ALL
-
-    @property
     def characters(self) -> str:
         """Every character, in the order of the code points."""
-        return _joined()
+        return _all_characters()
+
+    # A string stands in for the frozen set and the tuple of a million characters that `spaces.Text` makes.
+    character_set = character_list = characters  # type: ignore[assignment]
 
     def character_index(self, char: str) -> np.int32:
         """Return the code point of a character."""

@@ -11,7 +11,7 @@ from ragen_envs.pictures.font import measure, shorten, write
 from ragen_envs.pictures.tiles import compose
 from ragen_envs.registration import GAMES
 
-BOARDS = {game.env_class: game.env_class.tile_set() for game in GAMES if game.env_class.tile_set()}
+BOARDS = {game.env_class: game.env_class.tile_set for game in GAMES if game.env_class.tile_set}
 GRIDS = pytest.mark.parametrize(
     ("render", "codes"),
     [(tiles.render, len(env.text.vocabularies["standard"])) for env, tiles in BOARDS.items()],

@@ -38,9 +38,7 @@ def vocabularies():
 
 def assert_in_space(space, text):
     assert space.contains(text)
-    assert set(text) <= space.character_set
     assert all(character in space.character_set for character in text)
-    assert set(text) - space.character_set == set()
     short = FreeText(len(text))  # flat texts are as long as the longest of the space
     assert unflatten(short, flatten(short, text)) == text
 
@@ -74,10 +72,9 @@ def test_the_space_of_all_strings():
         assert_in_space(space, text)
     for thing in ("a" * 21, None, 3, b"x", ["x"]):
         assert not space.contains(thing)
-    assert "ab" not in space.character_set
     assert len(space.character_set) == len(space.character_list) == len(space.characters)
     assert space.characters[-1] == space.character_list[-1] == "\U0010ffff"
-    assert space.character_list[3:5] == ("\x03", "\x04")
+    assert space.character_list[3] == "\x03"
 
 
 def test_equality():

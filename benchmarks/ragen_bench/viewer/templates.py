@@ -35,7 +35,7 @@ def tile_set(text_id: str) -> dict[str, Any] | None:
     spec = gym.registry.get(text_id)
     game_id = None if spec is None else spec.kwargs.get("game")
     game = next((game for game in GAMES if game.id == game_id), None)
-    if game is None or game.env_class.tile_set() is None:
+    if game is None or game.env_class.tile_set is None:
         return None
     signs = game.env_class.text.vocabularies["standard"]
     return {"folder": _folder(game), "cells": {sign: cell for cell, sign in signs.items()}}
@@ -44,7 +44,7 @@ def tile_set(text_id: str) -> dict[str, Any] | None:
 def write_tiles(folder: Path) -> None:
     """Write a picture of every cell, ``GAME/CELL.png``, spaces as dashes."""
     for name, game in {_folder(game): game.env_class for game in GAMES}.items():
-        tiles = game.tile_set()
+        tiles = game.tile_set
         if tiles is None:
             continue
         (folder / name).mkdir(parents=True)

@@ -14,7 +14,6 @@ from ragen_envs.games.cube import generator, image, oracle, text
 from ragen_envs.games.cube.dynamics import ACTION_NAMES, COLORS, is_solved, turned
 from ragen_envs.games.cube.symmetry import cube_key
 from ragen_envs.levels.splits import TRAIN
-from ragen_envs.pictures.tiles import TileSet
 
 MAX_SCRAMBLE = 100
 
@@ -63,6 +62,7 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    tile_set = image.TILES
     action_names = ACTION_NAMES
     text = text.CubeText()
     has_packs = True
@@ -94,11 +94,6 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         """Turn a layer."""
         self.state = turned(self.state, action)
         return float(self.success), self.success, True
-
-    @classmethod
-    def tile_set(cls) -> TileSet:
-        """Return the tiles that draw the cells of the unfolded cube."""
-        return image.TILES
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the first turns of a shortest solution; its value is 1 if it fits the budget, else 0."""
@@ -132,4 +127,4 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""
         cells = np.frombuffer(text.unfolded(self.state), np.uint8)
-        return self.tile_set().render(cells.reshape(-1, text.WIDTH))
+        return self.tile_set.render(cells.reshape(-1, text.WIDTH))

@@ -16,7 +16,6 @@ from ragen_envs.games.frozen_lake import dynamics, generator, image, oracle, tex
 from ragen_envs.games.frozen_lake.dynamics import ACTION_NAMES
 from ragen_envs.levels.files import FileLevel, read_level_file
 from ragen_envs.levels.splits import TRAIN
-from ragen_envs.pictures.tiles import TileSet
 
 
 class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
@@ -66,6 +65,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    tile_set = image.TILES
     action_names = ACTION_NAMES
     text = text.FrozenLakeText()
     has_packs = True
@@ -115,11 +115,6 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     def success(self) -> bool:
         """Whether the player is at the goal."""
         return self.tiles[self.position] == dynamics.GOAL
-
-    @classmethod
-    def tile_set(cls) -> TileSet:
-        """Return the pictures of the cell codes, in their order."""
-        return image.TILES
 
     @property
     def cells(self) -> bytes:
@@ -207,4 +202,4 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""
-        return image.TILES.render(self.board)
+        return self.tile_set.render(self.board)

@@ -15,7 +15,6 @@ from ragen_envs.levels.keys import grid_key
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
-from ragen_envs.pictures.tiles import TileSet
 
 
 class MinesweeperEnv(WordGameEnv):
@@ -63,6 +62,7 @@ class MinesweeperEnv(WordGameEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    tile_set = image.TILES
     action_names = ("r<row>c<column>",)
     text = text.MinesweeperText()
     has_packs = True
@@ -123,11 +123,6 @@ class MinesweeperEnv(WordGameEnv):
                 codes[cell] = text.CLOSED
         return bytes(codes)
 
-    @classmethod
-    def tile_set(cls) -> TileSet:
-        """Return the tiles that draw the cells."""
-        return image.TILES
-
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the best cells to open, and the exact probability to win over all possible boards.
 
@@ -173,4 +168,4 @@ class MinesweeperEnv(WordGameEnv):
     def picture(self) -> Image:
         """Draw the state."""
         cells = np.frombuffer(self.shown(), np.uint8)
-        return self.tile_set().render(cells.reshape(SIDE, SIDE))
+        return self.tile_set.render(cells.reshape(SIDE, SIDE))

@@ -42,7 +42,6 @@ from ragen_envs.games.sokoban.rooms import check_room
 from ragen_envs.games.sokoban.solver import solve
 from ragen_envs.levels.files import FileLevel, read_level_file
 from ragen_envs.levels.splits import TRAIN
-from ragen_envs.pictures.tiles import TileSet
 
 PLAIN_NODES: Final = 1 << 15
 """Levels whose search may visit more states than this are drawn by compiled code."""
@@ -107,6 +106,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    tile_set = image.TILES
     action_names = ACTION_NAMES
     text = text.SokobanText()
     has_packs = True
@@ -168,11 +168,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     def success(self) -> bool:
         """Whether all targets have boxes, which is all boxes unless a level has more of them."""
         return self._left == 0
-
-    @classmethod
-    def tile_set(cls) -> TileSet:
-        """Return the pictures of the cell codes, in their order."""
-        return image.TILES
 
     @property
     def cells(self) -> bytes:
@@ -271,7 +266,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""
-        return image.TILES.render(self.board)
+        return self.tile_set.render(self.board)
 
 
 def _read_reward(reward: str | Mapping[str, float]) -> Reward:

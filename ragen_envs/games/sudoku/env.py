@@ -12,7 +12,6 @@ from ragen_envs.games.sudoku import dynamics, generator, image, oracle, text
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
-from ragen_envs.pictures.tiles import TileSet
 
 MOST_CLUES: int = 12
 """Puzzles with more are not drawn."""
@@ -60,6 +59,7 @@ class SudokuEnv(WordGameEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    tile_set = image.TILES
     action_names = ("r<row>c<column> = <digit>",)
     text = text.SudokuText()
     has_packs = True
@@ -107,11 +107,6 @@ class SudokuEnv(WordGameEnv):
         self.grid = dynamics.placed(self.grid, placement)
         return float(self.success), self.success or not self.available(), True
 
-    @classmethod
-    def tile_set(cls) -> TileSet:
-        """Return the tiles that draw the cells."""
-        return image.TILES
-
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the next digits of the solution; its value is 1 if the rest fits the budget."""
         return oracle.advise(self.grid, as_budget(budget))
@@ -132,4 +127,4 @@ class SudokuEnv(WordGameEnv):
     def picture(self) -> Image:
         """Draw the state."""
         cells = np.frombuffer(self.grid, np.uint8)
-        return self.tile_set().render(cells.reshape(dynamics.SIDE, dynamics.SIDE))
+        return self.tile_set.render(cells.reshape(dynamics.SIDE, dynamics.SIDE))
