@@ -67,16 +67,6 @@ class GameSpec:
         """The class of the numeric env; it declares the game's capabilities."""
         return cast("type[GameEnv[Any]]", load_env_creator(self.entry_point))
 
-    @property
-    def is_frozen(self) -> bool:
-        """Whether levels by number come from frozen packs."""
-        return self.env_class.has_packs
-
-    @property
-    def has_pictures(self) -> bool:
-        """Whether the game can be rendered as an RGB array."""
-        return "rgb_array" in self.env_class.metadata["render_modes"]
-
 
 _BANDIT: Final = "ragen_envs.games.bandit:BanditEnv"
 _BANDIT_VECTOR: Final = "ragen_envs.games.bandit.vector:BanditVectorEnv"

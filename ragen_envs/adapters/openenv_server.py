@@ -16,8 +16,6 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
 from ragen_envs.adapters.shared import make_text_only
-from ragen_envs.errors import RagenError
-from ragen_envs.registration import game_of
 
 SESSIONS = 256
 """Most sessions at a time."""
@@ -123,8 +121,6 @@ def app(env_id: str | None = None, **settings: Any) -> Any:
         RagenError: There is no such game, or it does not have these settings.
     """
     name = env_id or os.environ.get("RAGEN_GAME", "ragen/SokobanText-v0")
-    if game_of(name) is None:
-        raise RagenError(f"RAGEN_GAME is '{name}', but must be the id of a conversation env")
     make_text_only(name, **settings)  # fails here, not in the first session
     session = partial(GameEnvironment, name, **settings)
     return create_fastapi_app(session, GameAction, GameObservation, max_concurrent_envs=SESSIONS)

@@ -31,8 +31,7 @@ from ragen_envs.compiled.kernels import (
     first_outside,
 )
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
-from ragen_envs.game.arguments import read_choice, read_count
-from ragen_envs.game.base import read_integer
+from ragen_envs.game.arguments import read_count
 from ragen_envs.levels import seeding
 from ragen_envs.levels.splits import SPLITS, read_split
 
@@ -132,8 +131,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             **settings: Keyword arguments of the single env.
         """
         self.num_envs = read_count("num_envs", num_envs, 1)
-        self.copy = read_choice("copy", copy, (True, False))
-        self.autoreset_mode = _read_autoreset_mode(autoreset_mode)
+        self.copy = copy
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.single = self.game(render_mode=render_mode, **settings)
         if self.single.orientation:
             raise RagenError(
@@ -147,7 +146,9 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.single_action_space = self.single.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._limit = _read_limit(max_episode_steps)
+        endless = max_episode_steps is None or max_episode_steps == -1
+        limit = NO_LIMIT if endless else read_count("max_episode_steps", max_episode_steps, 1)
+        self._limit = min(limit, NO_LIMIT)
         self._shape = (num_envs,)
         self._scratch = np.empty(num_envs, np.int64)
         self._flags_shape = (OWN_FLAG + len(self.flags), num_envs)
@@ -510,7 +511,7 @@ def _read_options(options: dict[str, Any] | None, splits: NDArray[np.int64]) -> 
         splits = np.full(count, SPLITS.index(read_split(given["split"])), np.int64)
     ids = np.arange(count)
     if "reset_mask" in given:
-        ids = np.flatnonzero(_read_mask(given["reset_mask"], count))
+        ids = np.arange(count)[np.asarray(given["reset_mask"], bool)]
     noise = _read_integers("noise", given.get("noise", 0), count)[ids]
     index = given.get("index")
     indices = None if index is None else _read_integers("index", index, count)[ids]
@@ -522,11 +523,11 @@ def _read_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int
     if seed is None:
         return [None] * count
     if isinstance(seed, Sequence | np.ndarray):
-        seeds = [None if item is None else read_integer("seed", item) for item in seed]
+        seeds = [None if item is None else read_count("seed", item, 0) for item in seed]
         if len(seeds) != count:
             raise RagenError(f"seed has {len(seeds)} items, but there are {count} envs")
         return seeds
-    first = read_integer("seed", seed)
+    first = read_count("seed", seed, 0)
     return list(range(first, first + count))
 
 
@@ -543,14 +544,6 @@ def _read_actions(actions: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
     return np.ascontiguousarray(array, np.int64)
 
 
-def _read_mask(mask: Any, count: int) -> NDArray[np.bool_]:
-    if not isinstance(mask, np.ndarray) or mask.shape != (count,) or mask.dtype != np.bool_:
-        raise InstanceError(f"reset_mask is {mask!r}, but must be a ({count},) array of bool")
-    if not mask.any():
-        raise InstanceError("reset_mask is False everywhere, but must name at least one env")
-    return mask
-
-
 def _read_integers(name: str, value: Any, count: int) -> NDArray[np.int64]:
     array = np.asarray(value)
     if array.dtype.kind not in "iu" or array.shape not in ((), (count,)) or (array < 0).any():
@@ -558,19 +551,3 @@ def _read_integers(name: str, value: Any, count: int) -> NDArray[np.int64]:
             f"{name} is {value!r}, but must be an integer >= 0 or an array of {count} of them"
         )
     return np.broadcast_to(array, count).astype(np.int64)
-
-
-def _read_limit(steps: int | None) -> int:
-    if steps is None or steps == -1:
-        return NO_LIMIT
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-        raise RagenError(f"max_episode_steps is {steps!r}, but must be an integer >= 1, -1 or None")
-    return min(steps, NO_LIMIT)
-
-
-def _read_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    if isinstance(mode, AutoresetMode):
-        return mode
-    return AutoresetMode(
-        read_choice("autoreset_mode", mode, (each.value for each in AutoresetMode))
-    )

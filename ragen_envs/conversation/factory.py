@@ -45,8 +45,6 @@ def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrap
     """
     if isinstance(game, gym.Env):
         return _wrap(game, overrides)
-    if not isinstance(game, str):
-        raise RagenError(f"game is {game!r}, but must be an id or a gymnasium.Env")
     spec = _find_spec(game)
     base = game_of(game)
     if base is None:

@@ -17,7 +17,7 @@ from ragen_envs.errors import (
     RagenError,
     ResetNeededError,
 )
-from ragen_envs.game.arguments import read_choice
+from ragen_envs.game.arguments import read_choice, read_count
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.grids import oriented
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
@@ -172,9 +172,9 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
                     f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}"
                 )
         split = read_split(given.get("split", self.split))
-        noise = read_integer("noise", given.get("noise", 0))
+        noise = read_count("noise", given.get("noise", 0), 0)
         index = given.get("index")
-        return split, None if index is None else read_integer("index", index), noise
+        return split, None if index is None else read_count("index", index, 0), noise
 
     def _reset_numbered(self, split: str, index: int, noise: int) -> None:
         level = self.numbered_level(split, index)
@@ -523,15 +523,4 @@ def read_action(action: SupportsInt, names: Sequence[str]) -> int:
     if not 0 <= number < len(names):
         choices = ", ".join(f"{i} ({name})" for i, name in enumerate(names))
         raise RagenError(f"action is {action!r}, but must be one of {choices}")
-    return number
-
-
-def read_integer(name: str, value: Any) -> int:
-    """Return an integer that is not negative, or raise `InstanceError`."""
-    try:
-        number = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise InstanceError(f"{name} is {value!r}, but must be an integer >= 0")
     return number

@@ -11,11 +11,7 @@ Action = int | str
 
 @dataclass(frozen=True)
 class Budget:
-    """The remaining actions and turns; an episode ends when either is used up.
-
-    Raises:
-        RagenError: One of them is no integer, or is too small.
-    """
+    """The remaining actions and turns; an episode ends when either is used up."""
 
     actions: int
     """Actions left, >= 0."""
@@ -23,12 +19,6 @@ class Budget:
     """Turns left, >= 0. Within a turn the agent commits to its actions without seeing their effect."""
     actions_per_turn: int
     """Most actions in one turn, >= 1."""
-
-    def __post_init__(self) -> None:
-        for name, least in (("actions", 0), ("turns", 0), ("actions_per_turn", 1)):
-            given = getattr(self, name)
-            if type(given) is not int or given < least:
-                object.__setattr__(self, name, read_count(f"{name} of a budget", given, least))
 
     @classmethod
     def closed_loop(cls, steps: int) -> "Budget":

@@ -20,9 +20,6 @@ TEST: Final = "test"
 SPLITS: Final = (TRAIN, VALIDATION, TEST)
 """All splits; a level's content decides which one it is in."""
 
-MAX_DRAWS: Final = 10_000
-"""Levels that are drawn to find one of a split."""
-
 
 def split_code(key: int) -> int:
     """Return the index in ``SPLITS`` of the split that owns a level key (any 64-bit integer).

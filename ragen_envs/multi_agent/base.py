@@ -10,7 +10,7 @@ from pettingzoo import ParallelEnv
 
 from ragen_envs.errors import InstanceError, ResetNeededError
 from ragen_envs.game.arguments import read_choice, read_count
-from ragen_envs.game.base import Instance, read_action, read_integer
+from ragen_envs.game.base import Instance, read_action
 from ragen_envs.game.oracle import Advice
 from ragen_envs.game.text import GRID, TextFace
 from ragen_envs.levels import seeding
@@ -109,11 +109,11 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
                 "games of several players have no frozen levels; reset(seed=...) repeats a level"
             )
         split = read_split(given.get("split", self.split))
-        noise = read_integer("noise", given.get("noise", 0))
+        noise = read_count("noise", given.get("noise", 0), 0)
         if seed is None and self._origin is None:
             seed = secrets.randbelow(2**31)
         if seed is not None:
-            seed = read_integer("seed", seed)
+            seed = read_count("seed", seed, 0)
             self.rng = Rng(seeding.new_stream(split, self.distribution, seed))
         self._origin = (split, seed, noise)
         self._start_fresh(split)

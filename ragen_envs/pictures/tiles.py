@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.errors import RagenError
 from ragen_envs.pictures.drawing import Canvas, Color, Image
 
 TILE: Final = 48
@@ -32,8 +31,6 @@ class TileSet:
         """Return the tiles of a size in pixels, read-only uint8 (K, size, size, 3)."""
 
     def _draw(self, size: int) -> Image:
-        if size < 1:
-            raise RagenError(f"tile is {size!r}, but must be a number of pixels >= 1")
         drawn = []
         for paint in self._painters:
             canvas = Canvas(size, size, self._background, unit=size)
@@ -52,9 +49,6 @@ class TileSet:
 
         Returns:
             A fresh RGB image, uint8 (H * tile, W * tile, 3).
-
-        Raises:
-            RagenError: The tile size is not positive.
         """
         return compose(self.draw(tile), board)
 

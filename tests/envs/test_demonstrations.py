@@ -6,12 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
 from ragen_envs.conversation import (
-    ConversationWrapper,
     format_reply,
     make,
     make_vector,
@@ -22,7 +20,6 @@ from ragen_envs.game.text import action_texts
 from ragen_envs.game.word_game import WordGameEnv
 from ragen_envs.games.frozen_lake import FrozenLakeEnv
 from ragen_envs.games.mastermind import MastermindEnv
-from ragen_envs.games.sokoban import SokobanEnv
 from ragen_envs.levels.instances import load_pack
 from ragen_envs.levels.splits import TEST, TRAIN, VALIDATION
 from ragen_envs.registration import text_ids
@@ -308,23 +305,6 @@ def test_examples_of_a_fixed_level_have_its_size(name, level, distribution):
 def test_a_size_that_is_never_drawn_names_no_distribution(name, level, distribution):
     env = started(f"ragen/{name}Text-v0", level=level)
     assert env.unwrapped.instance.distribution == distribution
-
-
-def test_a_game_without_levels_and_oracle_is_refused():
-    class Foreign(gym.Env):
-        text = SokobanEnv.text
-        board = SokobanEnv()
-
-        def reset(self, *, seed=None, options=None):
-            self.board.reset(seed=seed)
-            return 0, {"success": False, "action_is_effective": False}
-
-        def __getattr__(self, name):
-            return getattr(self.board, name)
-
-    assert ConversationWrapper(Foreign()).reset(seed=0)
-    with pytest.raises(RagenError, match=r"demonstrations is 1, but .*GameEnv can show worked"):
-        ConversationWrapper(Foreign(), demonstrations=1).reset(seed=0)
 
 
 @pytest.mark.slow

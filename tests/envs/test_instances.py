@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 import ragen_envs.levels.instances as instances
-from ragen_envs.errors import InstanceError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.game.word_game import WordGameEnv
 from ragen_envs.games import packs
 from ragen_envs.games.bandit import arm_names
@@ -33,7 +33,7 @@ GRIDS = {
     "sokoban-8x8-2-depth10": "ragen/SokobanLarge-v0",
     "frozen_lake-4x4-0.8": "ragen/FrozenLake-v0",
 }
-FROZEN = [game.id for game in GAMES if game.is_frozen]
+FROZEN = [game.id for game in GAMES if game.env_class.has_packs]
 PACKS = {gym.make(env_id).unwrapped.distribution: env_id for env_id in reversed(FROZEN)}
 """For each frozen distribution a game that has it."""
 WORDS = sorted(
@@ -158,7 +158,7 @@ def test_index_out_of_range(env_id, last):
     env.reset(options={"split": "test", "index": last})
     with pytest.raises(InstanceError, match=rf"index is {last + 1}.*'test'.*0 to {last}"):
         env.reset(options={"split": "test", "index": last + 1})
-    with pytest.raises(InstanceError, match="index is -1"):
+    with pytest.raises(RagenError, match="index is -1"):
         env.reset(options={"split": "test", "index": -1})
 
 

@@ -275,7 +275,7 @@ def test_wrong_calls_are_named_and_change_nothing(env_id):
     with pytest.raises(InstanceError, match="level"):
         parallel(env_id, level="?!")
     env = parallel(env_id)
-    with pytest.raises(InstanceError, match="seed is -1"):
+    with pytest.raises(RagenError, match="seed is -1"):
         env.reset(seed=-1)
     with pytest.raises(InstanceError, match="split is 'dev'"):
         env.reset(options={"split": "dev"})

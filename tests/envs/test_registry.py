@@ -19,7 +19,7 @@ from playing import action_text, numeric_action
 
 from ragen_envs import registration
 from ragen_envs.conversation import ConversationWrapper, format_reply
-from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.game.base import GameEnv
 from ragen_envs.registration import (
     GAMES,
@@ -143,7 +143,7 @@ def test_check_env(env_id):
 @pytest.mark.parametrize("mode", ["ansi", "rgb_array"])
 @pytest.mark.parametrize("env_id", EVERY)
 def test_render_modes(env_id, mode):
-    if mode == "rgb_array" and not SPECS[env_id].has_pictures:
+    if mode == "rgb_array" and "rgb_array" not in SPECS[env_id].env_class.metadata["render_modes"]:
         pytest.skip("the game has no pictures")
     with quiet():
         env = gym.make(env_id, render_mode=mode)
@@ -480,7 +480,7 @@ BAD_OPTIONS = [
 @pytest.mark.parametrize(("options", "words"), BAD_OPTIONS)
 def test_bad_options(options, words):
     env = gym.make("ragen/FrozenLakeText-v0")
-    with pytest.raises(InstanceError, match=re.escape(words)):
+    with pytest.raises(RagenError, match=re.escape(words)):
         env.reset(options=options)
 
 

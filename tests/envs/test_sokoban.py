@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ragen_envs.conversation import ConversationWrapper, format_reply
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, SolverLimitError
 from ragen_envs.game.oracle import Budget
-from ragen_envs.games.sokoban import REWARDS, Reward, SokobanEnv, dynamics, solvable_within, solve
+from ragen_envs.games.sokoban import REWARDS, Reward, SokobanEnv, dynamics, solve
 from ragen_envs.games.sokoban.text import decode_level, encode_level
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -198,12 +198,12 @@ def test_max_moves(rows):
     board = start(rows)[1]
     plan = solve(board)
     if plan is None:
-        assert not solvable_within(board, 50)
+        assert solve(board, max_moves=50) is None
         return
     assert solve(board, max_moves=len(plan)) == plan
     assert solve(board, max_moves=len(plan) - 1) is None
-    assert solvable_within(board, len(plan))
-    assert not solvable_within(board, len(plan) - 1)
+    assert solve(board, max_moves=len(plan))
+    assert solve(board, max_moves=len(plan) - 1) is None
 
 
 SIZES = [
@@ -263,7 +263,7 @@ def test_levels_are_not_all_trivial():
 def test_unsolvable_boards(rows):
     env, board, _ = start(rows)
     assert solve(board) is None
-    assert not solvable_within(board, 1000)
+    assert solve(board, max_moves=1000) is None
     advice = env.oracle()
     assert (advice.actions, advice.value, advice.action) == ((), 0.0, None)
 

@@ -17,10 +17,9 @@ from ragen_envs.games.bandit import generator as bandit_generator
 from ragen_envs.games.frozen_lake import generator as lake_generator
 from ragen_envs.games.frozen_lake.generator import map_key
 from ragen_envs.games.frozen_lake.kernels import POSITION
-from ragen_envs.games.sokoban import dynamics, solve, solve_batch
+from ragen_envs.games.sokoban import dynamics, solve
 from ragen_envs.games.sokoban import generator as sokoban_generator
 from ragen_envs.games.sokoban.level_key import level_key
-from ragen_envs.games.sokoban.search import LIMIT, UNSOLVABLE
 from ragen_envs.levels.keys import grid_key
 from ragen_envs.levels.seeding import jump, new_stream
 from ragen_envs.levels.splits import SPLITS, split_of
@@ -186,7 +185,7 @@ def fresh(envs, seeds, split):
 def test_compiled_sokoban_levels(height, width, boxes, count, split):
     envs = gym.make_vec(SOKOBAN, num_envs=count, size=(height, width), boxes=boxes)
     levels = fresh(envs, 1000, split)
-    assert (solve_batch(levels[:20]) != UNSOLVABLE).all()
+    assert all(map(solve, levels[:20]))
     for i in range(count):
         stream = new_stream(split, envs.single.distribution, 1000 + i)
         law = envs.single.law
@@ -376,10 +375,6 @@ BAD_RESETS = [
     ({"options": {"index": -1}}, "index is -1"),
     ({"options": {"index": np.array([0, 1, 10**6])}}, "index is 1000000"),
     ({"options": {"noise": 0.5}}, "noise is 0.5"),
-    ({"options": {"reset_mask": [True, True, True]}}, "reset_mask"),
-    ({"options": {"reset_mask": np.array([1, 1, 1])}}, "reset_mask"),
-    ({"options": {"reset_mask": np.array([True])}}, "reset_mask"),
-    ({"options": {"reset_mask": np.zeros(3, bool)}}, "False everywhere"),
 ]
 
 
@@ -439,17 +434,3 @@ def test_render(env_id, kwargs, mode):
         envs.step(np.ones(3, np.int64))
     assert_same(ours.render(), theirs.render())
     assert gym.make_vec(env_id, num_envs=2).render() is None
-
-
-def test_solve_batch():
-    envs = gym.make_vec("ragen/SokobanLarge-v0", num_envs=12)
-    boards, _ = envs.reset(seed=0)
-    lengths = solve_batch(boards)
-    assert lengths.tolist() == [len(solve(board)) for board in boards]
-    assert solve_batch(boards[:0]).tolist() == []
-    stuck = np.array([[0] * 5, [0, 5, 4, 2, 0], [0, 4, 1, 2, 0], [0] * 5], np.uint8)
-    assert solve_batch(stuck[None]).tolist() == [UNSOLVABLE]
-    assert solve_batch(boards, max_states=2).tolist() == [LIMIT] * 12
-    assert (solve_batch(boards, max_moves=1)[lengths > 1] == UNSOLVABLE).all()
-    with pytest.raises(RagenError, match=r"\(8, 8\)"):
-        solve_batch(boards[0])

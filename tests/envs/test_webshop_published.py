@@ -219,8 +219,6 @@ def test_malformed_data_are_named(folder, name, text, message):
 def test_a_folder_without_data(tmp_path):
     with pytest.raises(RagenError, match=r"has no file items_shuffle\.json or"):
         load(tmp_path)
-    with pytest.raises(RagenError, match="products cannot be given"):
-        load(tmp_path, products=10)
 
 
 @pytest.mark.parametrize("arguments", [{"products": 60}, {"catalogue_seed": 1}])

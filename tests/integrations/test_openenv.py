@@ -68,7 +68,7 @@ def test_a_client_that_knows_nothing_of_the_suite(url):
 
 def test_unknown_game(monkeypatch):
     monkeypatch.setenv("RAGEN_GAME", "ragen/Chess-v0")
-    with pytest.raises(RagenError, match="RAGEN_GAME is 'ragen/Chess-v0'"):
+    with pytest.raises(RagenError, match="unknown game 'ragen/Chess-v0'"):
         app()
 
 

@@ -243,15 +243,6 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
 
 
 @jit
-def search_all(boards: Any, width: Any, weights: Any, max_states: Any, max_moves: Any) -> Any:
-    """Return the result of ``search`` for each of the boards, (n, h*w) uint8, as (n,) int64."""
-    lengths = np.empty(boards.shape[0], np.int64)
-    for k in range(boards.shape[0]):
-        lengths[k] = search(boards[k], width, weights, max_states, max_moves)[0]
-    return lengths
-
-
-@jit
 def slot_of(table: Any, keys: Any, key: Any) -> Any:
     """Return the slot of a key in an open-addressing table of 1 + the number of each known node."""
     mask = table.shape[0] - 1

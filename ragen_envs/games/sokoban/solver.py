@@ -2,7 +2,7 @@
 
 A state is the player's cell and the boxes' cells. Successors come from ``dynamics.move``, the same
 function that the env plays with. Memory is bounded by ``max_states``; a search that would need more
-ends in ``SolverLimitError``, or in ``LIMIT`` for one board of a batch, rather than in a wrong answer.
+ends in ``SolverLimitError`` rather than in a wrong answer.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.errors import RagenError, SolverLimitError
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.games.sokoban.generator import search_weights
 
 MAX_STATES: Final = 1 << 21
@@ -43,36 +43,3 @@ def solve(
             f"max_states is {max_states}, too few to decide this {height}x{width} board"
         )
     return None if length == UNSOLVABLE else tuple(path.tolist())
-
-
-def solve_batch(
-    boards: NDArray[np.uint8], max_states: int = MAX_STATES, max_moves: int = MAX_STATES
-) -> NDArray[np.int64]:
-    """Return the fewest moves that solve each board, (n,) int64; UNSOLVABLE and LIMIT are negative.
-
-    Args:
-        boards: (n, h, w) cell codes, each with one player, bordered by walls.
-        max_states: Most states to visit for one board.
-        max_moves: Longest solution of interest.
-
-    Raises:
-        RagenError: ``boards`` has not three axes.
-    """
-    from ragen_envs.compiled.compiling import first_use
-    from ragen_envs.games.sokoban.search import search_all
-
-    boards = np.ascontiguousarray(boards, dtype=np.uint8)
-    if boards.ndim != 3:
-        raise RagenError(f"boards has the shape {boards.shape}, but must be (n, height, width)")
-    count, height, width = boards.shape
-    flat = boards.reshape(count, height * width)
-    with first_use(search_all):
-        lengths: NDArray[np.int64] = search_all(
-            flat, width, search_weights(height, width), max_states, max_moves
-        )
-    return lengths
-
-
-def solvable_within(board: NDArray[np.uint8], moves: int, max_states: int = MAX_STATES) -> bool:
-    """Return whether some solution has at most ``moves`` moves; see ``solve`` for the arguments."""
-    return solve(board, max_states, moves) is not None

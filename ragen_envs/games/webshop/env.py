@@ -115,10 +115,8 @@ class WebShopEnv(WordGameEnv):
         super().__init__(split, render_mode)
         self.observation_mode = read_choice("observation_mode", observation_mode, MODES)
         self.reward = read_choice("reward", reward, REWARDS)
-        self.hints = read_choice("hints", hints, (True, False))
+        self.hints = hints
         self._folder: Path | None = None
-        if data is not None and not isinstance(data, str | Path):
-            raise RagenError(f"data is {data!r}, but must be a folder")
         if data is None:
             count = read_count("products", products, 10 * FAMILY, 100_000)
             seed = read_count("catalogue_seed", catalogue_seed, 0)
@@ -235,7 +233,4 @@ def load(folder: str | Path, **arguments: Any) -> WebShopEnv:
     Raises:
         RagenError: A file is missing or malformed.
     """
-    for name in ("products", "catalogue_seed", "data"):
-        if name in arguments:
-            raise RagenError(f"{name} cannot be given with a folder of published data")
     return WebShopEnv(data=folder, **arguments)
