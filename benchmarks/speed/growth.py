@@ -27,7 +27,7 @@ import numpy as np
 
 import ragen_envs
 from ragen_envs.conversation import make_vector
-from ragen_envs.games.sokoban import solve_batch
+from ragen_envs.games.sokoban import solve
 
 assert ragen_envs.GAMES
 
@@ -117,7 +117,8 @@ def boards() -> Curve:
         rolled = timed(lambda vector=vector: vector.rollout(rows))
         curve[step].append(Point(side, rolled / len(rows)))
         some = first[:64].copy()
-        curve[solution].append(Point(side, timed(lambda some=some: solve_batch(some)) / len(some)))
+        solved = timed(lambda some=some: [solve(board) for board in some])
+        curve[solution].append(Point(side, solved / len(some)))
     return curve
 
 

@@ -11,7 +11,7 @@ from measuring import GYM_SOKOBAN, LAWS, measure
 from peers import old_room
 
 from ragen_envs.games.frozen_lake import generator as lake_generator
-from ragen_envs.games.sokoban import solve, solve_batch
+from ragen_envs.games.sokoban import solve
 from ragen_envs.levels.seeding import new_stream
 from ragen_envs.levels.splits import TRAIN
 
@@ -77,19 +77,14 @@ def test_lake_in_plain_python(benchmark: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", SOLVED)
-@pytest.mark.parametrize("batch", [True, False], ids=["batch", "one"])
-def test_solve(benchmark: Any, shape: str, batch: bool) -> None:
+def test_solve(benchmark: Any, shape: str) -> None:
     side, boxes = SOLVED[shape]
     count = 8 if boxes == 4 else 128
     envs = gym.make_vec("ragen/Sokoban-v0", num_envs=count, size=side, boxes=boxes)
     boards, _ = envs.reset(seed=0)
 
     def work() -> None:
-        if batch:
-            solve_batch(boards)
-        else:
-            for board in boards:
-                solve(board)
+        for board in boards:
+            solve(board)
 
-    note = f"{count} at once" if batch else "one by one"
-    measure(benchmark, work, SOLVE, f"Sokoban {shape}", items=count, note=note)
+    measure(benchmark, work, SOLVE, f"Sokoban {shape}", items=count, note="one by one")
