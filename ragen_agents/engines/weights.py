@@ -23,7 +23,6 @@ PROBE_LENGTH: Final = 64
 TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest mean difference of log-probabilities, in nats, by the engine's arithmetic. Rounding makes about
 1e-6 in float32, and up to 0.14 in bfloat16; weights under wrong names make several nats."""
-_REFUSED: Final = "which cannot be merged for an engine; use plain LoRA on linear layers"
 _CHUNK: Final = 1 << 22
 """Elements hashed at the same time."""
 _FIRST: Final = -0x61C8864680B583EB
@@ -101,30 +100,21 @@ def _check_adapters(model: Any, plain: Any) -> None:
     from peft.tuners.tuners_utils import BaseTunerLayer
     from peft.utils.other import AuxiliaryTrainingWrapper
 
-    for name, settings in model.peft_config.items():
-        if settings.peft_type != PeftType.LORA:
-            raise RagenError(
-                f"adapter '{name}' is of kind {settings.peft_type.value}, but only LORA can be merged for an "
-                "engine; train with it, or merge it into the model first"
-            )
     tied = bool(getattr(plain.config.get_text_config(), "tie_word_embeddings", False))
+    head = plain.get_output_embeddings() if tied else None
+    others = [name for name, a in model.peft_config.items() if a.peft_type != PeftType.LORA]
     for name, module in plain.named_modules():
-        if isinstance(module, AuxiliaryTrainingWrapper):
-            raise RagenError(
-                f"'{name}' is trained whole beside adapters (modules_to_save), {_REFUSED}"
-            )
-        if not isinstance(module, BaseTunerLayer):
-            continue
-        if not isinstance(module, Linear):
-            raise RagenError(
-                f"'{name}' has an adapter on a {type(module).__name__} layer, {_REFUSED}"
-            )
-        if module.lora_variant or any(module.lora_bias.values()):
-            raise RagenError(
-                f"'{name}' has an adapter with a bias, DoRA or another variant, {_REFUSED}"
-            )
-        if tied and module is plain.get_output_embeddings():
-            raise RagenError(f"'{name}' has an adapter but is tied to the embedding, {_REFUSED}")
+        is_adapter = isinstance(module, BaseTunerLayer)
+        is_plain = isinstance(module, Linear) and module is not head
+        if isinstance(module, AuxiliaryTrainingWrapper) or (
+            is_adapter and (not is_plain or module.lora_variant or any(module.lora_bias.values()))
+        ):
+            others.append(name)
+    if others:
+        raise RagenError(
+            f"the adapter of '{others[0]}' cannot be merged for an engine: only plain LoRA on linear layers "
+            "can, without modules_to_save, biases, variants such as DoRA, and adapters of tied embeddings"
+        )
 
 
 def probe(model: Any) -> list[int]:

@@ -246,30 +246,19 @@ class Collector:
 
 
 def _check(completions: Sequence[Completion], waiting: set[int]) -> None:
-    """Check that an engine, perhaps the user's, returned what it was asked for.
-
-    Args:
-        completions: All that it returned at once.
-        waiting: Keys of the requests that have no completion yet.
-
-    Raises:
-        RagenError: A key was not requested, or known log-probabilities are not one finite number a token.
-    """
-    for completion in completions:
-        where = f"the engine returned a completion for the key {completion.key}"
-        if completion.key not in waiting:
-            raise RagenError(f"{where}, which was not requested")
-        waiting.remove(completion.key)
-        if completion.logprobs is None:
-            continue
-        if len(completion.logprobs) != len(completion.ids):
+    """Check that an engine, perhaps the user's, returned what it was asked for."""
+    for key, ids, logprobs in ((c.key, c.ids, c.logprobs) for c in completions):
+        if key not in waiting:
             raise RagenError(
-                f"{where} with {len(completion.ids)} ids, but {len(completion.logprobs)} logprobs"
+                f"the engine returned a completion for the key {key}, which is not open"
             )
-        if not all(map(math.isfinite, completion.logprobs)):
+        waiting.remove(key)
+        if logprobs is None:
+            continue
+        if len(logprobs) != len(ids) or not all(map(math.isfinite, logprobs)):
             raise RagenError(
-                f"{where} with logprobs that are not finite; if the model's training has diverged, lower "
-                "update.learning_rate"
+                f"the engine returned {len(ids)} tokens for the key {key}, but not as many finite "
+                "log-probabilities; if training has diverged, lower update.learning_rate"
             )
 
 

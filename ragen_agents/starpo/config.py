@@ -94,13 +94,6 @@ class Server(_Section):
         """The root URLs of all servers."""
         return [self.url] if isinstance(self.url, str) else self.url
 
-    @model_validator(mode="after")
-    def _check_urls(self) -> "Server":
-        twice = next((url for url in self.urls if self.urls.count(url) > 1), None)
-        if twice is not None:
-            raise ValueError(f"server.url lists '{twice}' more than once")
-        return self
-
 
 class Filter(_Section):
     """Groups used for training."""

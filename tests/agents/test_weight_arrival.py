@@ -110,23 +110,23 @@ def test_merged_layers_are_not_merged_twice():
 
 
 @pytest.mark.parametrize(
-    ("changes", "word"),
+    "changes",
     [
-        ({"use_dora": True}, "DoRA"),
-        ({"lora_bias": True, "target_modules": ["q_proj"]}, "bias"),
-        ({"target_modules": ["embed_tokens", "q_proj"]}, "Embedding"),
-        ({"target_modules": ["q_proj"], "modules_to_save": ["norm"]}, "modules_to_save"),
-        ({"target_modules": ["lm_head"]}, "tied to the embedding"),
+        {"use_dora": True},
+        {"lora_bias": True, "target_modules": ["q_proj"]},
+        {"target_modules": ["embed_tokens", "q_proj"]},
+        {"target_modules": ["q_proj"], "modules_to_save": ["norm"]},
+        {"target_modules": ["lm_head"]},
     ],
 )
-def test_other_adapters_are_refused(changes, word):
-    with pytest.raises(RagenError, match=word):
+def test_other_adapters_are_refused(changes):
+    with pytest.raises(RagenError, match="cannot be merged for an engine: only plain LoRA"):
         list(named_weights(adapted(model_of(), **changes)))
 
 
 def test_another_kind_of_adapter_is_refused():
     settings = peft.IA3Config(target_modules=["q_proj"], feedforward_modules=[])
-    with pytest.raises(RagenError, match="adapter 'default' is of kind IA3"):
+    with pytest.raises(RagenError, match="the adapter of 'default' cannot be merged"):
         list(named_weights(peft.get_peft_model(model_of(), settings)))
 
 

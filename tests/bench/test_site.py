@@ -16,7 +16,6 @@ from urllib.parse import unquote, urlsplit
 import pandas as pd
 import pytest
 from entries import ENTRIES, LEVELS, read, small_copy
-from PIL import Image
 from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.store import read_entry
@@ -171,23 +170,6 @@ def test_an_older_site_is_replaced_and_nothing_else(site, entries, tmp_path, cap
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     assert main(["leaderboard", "serve", str(tmp_path)]) == 2
     assert "ragen leaderboard build" in capsys.readouterr().err
-
-
-def test_links_to_a_site_whose_place_is_known_have_a_preview(site, entries, tmp_path, capsys):
-    (tmp_path / "none").mkdir()
-    build = ["leaderboard", "build", "--entries", str(entries), "--results", str(tmp_path / "none")]
-    there = tmp_path / "site"
-    assert main([*build, "--out", str(there), "--url", "https://example.org/board"]) == 0
-    page = (there / "games" / "Sokoban.html").read_text(encoding="utf-8")
-    assert '<meta property="og:image" content="https://example.org/board/preview.png">' in page
-    assert '<link rel="canonical" href="https://example.org/board/games/Sokoban.html">' in page
-    with Image.open(there / "preview.png") as picture:
-        assert picture.size == (1200, 630)
-        assert len(picture.getcolors(1 << 20)) > 10
-    # Half an address is worth nothing, so a site that may be anywhere names none.
-    assert "og:" not in (site / "index.html").read_text(encoding="utf-8")
-    assert main([*build, "--out", str(tmp_path / "other"), "--url", "example.org"]) == 2
-    assert "--url is 'example.org', but must begin with https://" in capsys.readouterr().err
 
 
 def test_a_rejected_entry_is_not_shown(entries, tmp_path, capsys):

@@ -33,7 +33,7 @@ def test_local_servers_answer_local_hosts(path, host, status, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("new-game sokoban", "the suite has a game of that name"),
+        ("new-game sokoban", "there is a package or a game of that name"),
         ("--import nothing_inside games", "a folder without an __init__.py"),
     ],
 )

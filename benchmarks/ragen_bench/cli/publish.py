@@ -98,13 +98,6 @@ def build(
             metavar="DIR", help="Folder of stored sweep results.", show_default=str(_RESULTS)
         ),
     ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Address of the published site; links to it then show a preview picture.",
-        ),
-    ] = None,
 ) -> None:
     """Check all entries and write a static site that needs no server and makes no requests."""
     from ragen_bench.console.progress import bar
@@ -113,10 +106,8 @@ def build(
 
     if results is not None and not results.is_dir():
         raise RagenError(f"--results is '{results}', but there is no such folder")
-    if url is not None and not url.startswith(("https://", "http://")):
-        raise RagenError(f"--url is '{url}', but must begin with https:// or http://")
     with bar("building") as tick:
-        build_site(entries, results or _RESULTS, out, tick, url)
+        build_site(entries, results or _RESULTS, out, tick)
     print(out / "index.html")
 
 

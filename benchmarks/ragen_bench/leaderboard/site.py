@@ -20,10 +20,7 @@ from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.leaderboard.charts import (
     HEIGHT,
     MOST,
-    PREVIEW,
-    SIZE,
     WIDTH,
-    draw_preview,
     lengths_plot,
     tokens_plot,
     training_plot,
@@ -87,7 +84,6 @@ class Pages:
         suite: What all entries play.
         reports: The tables and figures of the paper of which there are results.
         old: Titles of the entries of older suite versions, which have no tables.
-        url: Where the site will be, or None if that is not known.
     """
 
     def __init__(
@@ -97,7 +93,6 @@ class Pages:
         suite: Suite,
         reports: "Sequence[Report]",
         old: Sequence[str],
-        url: str | None = None,
     ) -> None:
         self._out, self._reports, self._old = out, reports, old
         described = {s.entry.about.name: s.entry for s in entries}
@@ -116,8 +111,7 @@ class Pages:
             training_words=training_words, prompt_words=prompt_words, prompt_settings=prompt_settings,
             prompts=self._prompts,
             endpoint_words=endpoint_words, endpoint_options=endpoint_options,
-            control_names=CONTROLS, site=None if url is None else url.rstrip("/") + "/",
-            preview=PREVIEW, preview_size=SIZE,
+            control_names=CONTROLS,
         )  # fmt: skip
 
     def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:
@@ -329,15 +323,13 @@ def episodes_table(entries: Sequence[StoredEntry]) -> pd.DataFrame:
     )
 
 
-def build_site(
-    root: Path, results: Path, out: Path, tick: Tick | None = None, url: str | None = None
-) -> None:
+def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -> None:
     """Check all entries and write the site, in the place of an older one."""
     refuse_other_folder(out)
     entries = _checked(entry_folders(root), tick)
     reports = _reports(results)
     with new_site(out) as new:
-        _write(entries, reports, new, url)
+        _write(entries, reports, new)
 
 
 def _reports(results: Path) -> "list[Report]":
@@ -366,9 +358,7 @@ def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
     return checked
 
 
-def _write(
-    stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path, url: str | None
-) -> None:
+def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path) -> None:
     entries = [each for each in stored if each.entry.is_current]
     old = [each.entry.about.title for each in stored if not each.entry.is_current]
     suite = load_suite(SUITE)
@@ -380,11 +370,10 @@ def _write(
         game: with_decisions(standings(entries, samples[game]), ledgers[game], samples[game])
         for game in games
     }
-    draw_preview(overall, out / PREVIEW)
     write_table(out / "data", "overall", standings_table({"all": overall}))
     write_table(out / "data", "games", standings_table(tables))
     write_table(out / "data", "episodes", episodes_table(entries))
-    pages = Pages(out, entries, suite, reports, old, url)
+    pages = Pages(out, entries, suite, reports, old)
     pages.write_index(overall, tables)
     pages.write_about()
     for game in games:

@@ -25,14 +25,11 @@ def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
         raise RagenError(
             f"name is '{name}', but must be a Python name of 2 to 40 lower-case letters, digits and _"
         )
-    if name == GameSpec.namespace:
+    taken = name == GameSpec.namespace or name in sys.stdlib_module_names
+    if taken or find_spec(name) or find_spec(f"ragen_envs.games.{name}"):
         raise RagenError(
-            f"name is '{name}', but that is the namespace of the suite; choose another"
+            f"name is '{name}', but there is a package or a game of that name; choose another"
         )
-    if find_spec(f"ragen_envs.games.{name}") is not None:
-        raise RagenError(f"name is '{name}', but the suite has a game of that name; choose another")
-    if name in sys.stdlib_module_names or find_spec(name) is not None:
-        raise RagenError(f"name is '{name}', but there is a package of that name; choose another")
     if folder.exists():
         raise RagenError(f"'{folder}' exists already; choose another --out")
     replaced = {"newgame": name, "NewGame": "".join(part.title() for part in name.split("_"))}

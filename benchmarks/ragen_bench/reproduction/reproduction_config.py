@@ -4,12 +4,10 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
-from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name
-from ragen_bench.training_sweeps.results import CURVES
 from ragen_bench.training_sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.errors import RagenError
 
@@ -87,14 +85,6 @@ class _Claim(_Model):
     changed: int = Field(default=0, ge=0)
     """How often it was changed, or first made, after runs that decide it existed (docs/claims-history.md)."""
 
-    @model_validator(mode="after")
-    def _check_source(self) -> "_Claim":
-        if (self.origin == "own") == bool(self.where):
-            raise ValueError(
-                f"where is '{self.where}', but claims of a paper need their place, own questions have none"
-            )
-        return self
-
     @property
     def shown(self) -> str:
         """The claim with the differences to the paper's setting that it names."""
@@ -138,16 +128,6 @@ class ScalarClaim(_Claim):
     less: Name | None = None
     """None for zero."""
 
-    @model_validator(mode="after")
-    def _check(self) -> "ScalarClaim":
-        if self.more is None and self.less is None:
-            raise ValueError("more or less must be a cell")
-        if self.effect is not None and self.more is not None and self.less is not None:
-            raise ValueError("effect is that of one cell, but more and less are both given")
-        if self.flat and (self.more is None or self.less is not None):
-            raise ValueError("flat needs the cell in more, and no less")
-        return self
-
 
 class ShareClaim(_Claim):
     """Something happens to most of the runs of a cell, or to few, or to more than of another cell."""
@@ -170,12 +150,6 @@ class Stages(_Model):
     title: str
     paper: dict[Name, dict[Name, Annotated[list[float], Field(min_length=3, max_length=3)]]]
     """By game and cell: the paper's numbers at these places."""
-
-    @model_validator(mode="after")
-    def _check(self) -> "Stages":
-        if self.metric not in CURVES:
-            raise ValueError(f"unknown metric '{self.metric}'; known are {', '.join(CURVES)}")
-        return self
 
 
 class Published(_Model):
@@ -224,29 +198,6 @@ class Reproduction(_Model):
     phase: Phase | None = None
     """A table of where training collapses, drawn instead of the curves."""
     claims: list[Claim] = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _check(self) -> "Reproduction":
-        cells = load_sweep(self.sweep).cells
-        staged = [] if self.stages is None else self.stages.paper.values()
-        named = [*self.paper, *(name for claim in self.claims for name in _cells(claim))]
-        named += [name for cells_of_game in staged for name in cells_of_game]
-        named += [curve.cell for curve in self.published]
-        named += [name for line in self.lines for name in line]
-        for name in named:
-            if name not in cells:
-                raise ValueError(f"unknown cell '{name}'; known are {', '.join(cells)}")
-        for cell, values in self.paper.items():
-            if len(values) != len(self.columns):
-                raise ValueError(
-                    f"paper.{cell} has {len(values)} values, but {len(self.columns)} columns"
-                )
-        if self.stages is not None and self.phase is not None:
-            raise ValueError("stages and phase are both given, but there is one second table")
-        for preset in self.phase.methods.values() if self.phase else ():
-            if preset not in PRESETS:
-                raise ValueError(f"unknown preset '{preset}'; known are {', '.join(PRESETS)}")
-        return self
 
     def load_sweep(self) -> Sweep:
         """Return its sweep."""
