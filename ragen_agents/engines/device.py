@@ -32,12 +32,7 @@ def has_bfloat16() -> bool:
 
 
 def warn_of_slow_bfloat16(field: str, device: torch.device) -> None:
-    """Warn if a run in bfloat16 would be slow on its device.
-
-    Args:
-        field: The setting that asks for bfloat16.
-        device: Where the run computes.
-    """
+    """Warn if a run in bfloat16 would be slow on its device."""
     if device.type == "cpu" and not has_bfloat16():
         _LOG.warning(
             "%s is bfloat16, for which this processor has no instructions: it computes many times slower "
@@ -47,12 +42,7 @@ def warn_of_slow_bfloat16(field: str, device: torch.device) -> None:
 
 @contextmanager
 def computing_in(precision: torch.dtype | None, model: nn.Module) -> Iterator[None]:
-    """Compute without gradients, under autocast as the trainer does; casts of weights last until the end.
-
-    Args:
-        precision: None computes in that of the weights.
-        model: The model that is passed through in the context.
-    """
+    """Compute without gradients, under autocast as the trainer does; casts of weights last until the end."""
     if precision is None:
         with torch.inference_mode():
             yield

@@ -49,9 +49,6 @@ def named_weights(model: Any, dtype: torch.dtype | None = None) -> Iterator[tupl
     Args:
         model: A causal language model, perhaps with low-rank adapters of peft.
         dtype: What floating-point weights are cast to; their own by default.
-
-    Raises:
-        RagenError: Its adapters are of a kind that cannot be merged here.
     """
     adapted = hasattr(model, "merge_and_unload")
     plain = model.get_base_model() if adapted else model
@@ -149,12 +146,6 @@ def check_scores(
     This sees weights under wrong names and a model that computes something else. One small update is lost in
     rounding; sums and hashes of the weights see that.
 
-    Args:
-        expected: What `probed` returns of the model.
-        scored: The engine's for the same tokens, in nats.
-        precision: Key of ``TOLERANCE``.
-        version: Of the weights.
-
     Returns:
         The mean absolute difference, in nats.
 
@@ -214,11 +205,6 @@ def check_sums(sent: Mapping[str, int], held: Mapping[str, int], label: str) -> 
     A place that only one side has must equal one of the other's: a head tied to the embedding, which one of
     them stores twice.
 
-    Args:
-        sent: Of the trainer's weights.
-        held: Of the engine's weights.
-        label: Of the version of the weights, for people.
-
     Raises:
         EngineError: It holds others.
     """
@@ -241,12 +227,7 @@ def digest_of(weight: Tensor) -> str:
 
 
 def digests_of(weights: Mapping[str, Tensor], vocabulary: int) -> Digests:
-    """Return the hashes of a model's weights; "" where vLLM pads a weight with rows of zeros.
-
-    Args:
-        weights: By the names of a saved folder.
-        vocabulary: Rows of an embedding.
-    """
+    """Return the hashes of a model's weights; "" where vLLM pads a weight with rows of zeros."""
     pads = vocabulary % _VOCABULARY_BLOCK != 0
     return {
         name: "" if pads and weight.shape[:1] == (vocabulary,) else digest_of(weight)
@@ -262,11 +243,6 @@ class ArrivalCheck:
 
     def check(self, sent: Digests, reported: Mapping[str, str], label: str) -> None:
         """Check every replica of a server.
-
-        Args:
-            sent: By the names of a saved folder.
-            reported: By those names after what vLLM names a worker by, such as ``dp0:pp0:pcp0:tp0:``.
-            label: Of the version of the weights, for people.
 
         Raises:
             EngineError: A replica holds other weights.

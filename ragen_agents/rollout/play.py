@@ -53,9 +53,6 @@ def act(policy: Policy, requests: Sequence[Request]) -> list[Answer]:
     """Ask a local policy for a batch of replies.
 
     What it raises is its answer to every request of the batch; a control is asked again for each.
-
-    Raises:
-        RagenError: Raised by the policy, unless the error is of a game or of its oracle's limit.
     """
     started = time.perf_counter()
     try:

@@ -76,15 +76,7 @@ def training_words(trained_on: Sequence[str], games: Iterable[str]) -> str:
 
 
 class Pages:
-    """Writes pages below a folder.
-
-    Args:
-        out: The folder.
-        entries: All entries of the present suite version.
-        suite: What all entries play.
-        reports: The tables and figures of the paper of which there are results.
-        old: Titles of the entries of older suite versions, which have no tables.
-    """
+    """Writes pages below a folder."""
 
     def __init__(
         self,

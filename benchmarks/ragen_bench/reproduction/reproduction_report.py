@@ -104,13 +104,7 @@ def _first_of_each(path: Path, tests: list[str]) -> Iterator[Episode]:
 
 
 class Report:
-    """One table or figure at one scale.
-
-    Args:
-        what: The table or figure.
-        run: Its sweep, of which all that is done is read.
-        beside: Agents that were only benchmarked, which join the table.
-    """
+    """One table or figure at one scale."""
 
     def __init__(self, what: Reproduction, run: SweepRun, beside: Sequence[Beside] = ()) -> None:
         self.what, self._run, self._beside = what, run, beside
@@ -299,11 +293,7 @@ class Report:
 
 
 def kept_reports(folder: Path) -> list[Report]:
-    """Return the tables and figures at laptop scale whose sweeps have results in a folder.
-
-    Raises:
-        RagenError: A file of results is broken.
-    """
+    """Return the tables and figures at laptop scale whose sweeps have results in a folder."""
     reports = []
     for name in bundled_reproductions():
         what = load_reproduction(name)

@@ -31,26 +31,7 @@ def tabulate(
     runs: Runs,
     beside: Sequence[Beside] = (),
 ) -> pd.DataFrame:
-    """Return a row for each pair of games and each cell, agent or control that has results.
-
-    Args:
-        columns: What was trained on and tested on.
-        paper: By cell the paper's success rates in percent, one for each of the pairs; None where it
-            prints none.
-        runs: The results.
-        beside: Agents that were only benchmarked.
-
-    Columns: ``trained_on`` (of benchmarked agents and controls that of the cells beside them), ``test``,
-    ``row`` (a cell, an agent that was only benchmarked, or a control), ``cell`` (whose settings those were
-    played under), ``controls`` (the cell under which a row's controls are), ``design`` ("zero-shot" for
-    agents that were only benchmarked, "control" for controls), ``seeds`` and ``levels`` (distinct ones; 0 of
-    both for exact controls), ``success`` with its interval over seeds and levels ``low`` and ``high``;
-    ``score``, the success normalised to random play (0) and the optimum (100), both taken as known;
-    ``paper``, the paper's success rate; ``against``, the cell of the same design that it is compared with,
-    ``difference`` with ``difference_low`` and ``difference_high``, ``p`` (times `Runs.correction`;
-    nan where a side has one seed), ``p_holm`` over all comparisons of the table, and ``verdict``. Shares are
-    in [0, 1]; what is not defined is nan or "".
-    """
+    """Return a row for each pair of games and each cell, agent or control that has results."""
     rows = [
         row
         for i, column in enumerate(columns)

@@ -53,11 +53,7 @@ class Finished:
 
 
 def check_version() -> None:
-    """Check that vLLM is there and of a version that is known.
-
-    Raises:
-        RagenError: It is not.
-    """
+    """Check that vLLM is there and of a version that is known."""
     version = next((v for name in _DISTRIBUTIONS if (v := _version(name))), None)
     if version is None:
         raise RagenError(
@@ -68,12 +64,7 @@ def check_version() -> None:
 
 
 def check_supported(version: str, where: str) -> None:
-    """Raise `RagenError` unless a version of vLLM is one that is known.
-
-    Args:
-        version: Such as "0.32.0".
-        where: What is said of it, such as "is installed".
-    """
+    """Raise `RagenError` unless a version of vLLM is one that is known."""
     first, last = (".".join(map(str, bound)) for bound in SUPPORTED)
     if not SUPPORTED[0] <= _numbers(version) < SUPPORTED[1]:
         raise RagenError(

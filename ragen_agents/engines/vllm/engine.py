@@ -17,11 +17,6 @@ class VllmEngine:
 
     Rows join and leave its batch at every token. Prompts that extend one another, or that members of a
     group share, are read once: vLLM finds them in its prefix cache by itself.
-
-    Args:
-        model: The loaded model.
-        stop_token_ids: Tokens that end a turn.
-        max_tokens: Most tokens of one reply.
     """
 
     def __init__(self, model: LocalModel, stop_token_ids: frozenset[int], max_tokens: int) -> None:

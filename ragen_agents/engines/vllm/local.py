@@ -74,13 +74,7 @@ class LocalSettings:
 
 
 class LocalModel:
-    """A model in vLLM's engine, in this process; see `load_local`.
-
-    Args:
-        engine: vLLM's.
-        precision: Its arithmetic.
-        can_sleep: Whether it can leave the memory of its device to others.
-    """
+    """A model in vLLM's engine, in this process; see `load_local`."""
 
     def __init__(self, engine: Any, precision: str, can_sleep: bool) -> None:
         self.precision = precision
@@ -165,11 +159,7 @@ class LocalModel:
         self._sent = label, sent
 
     def sleep(self, keep_weights: bool) -> None:
-        """Leave the device's memory to others, where it can.
-
-        Args:
-            keep_weights: Whether the host keeps them; else `reload` must come before the next request.
-        """
+        """Leave the device's memory to others, where it can."""
         if not self._can_sleep or self._state != "awake":
             return
         with _one_line_errors("going to sleep"):
@@ -192,16 +182,7 @@ class LocalModel:
 
 
 def load_local(source: str | Path, settings: LocalSettings) -> LocalModel:
-    """Load a model into vLLM.
-
-    Args:
-        source: Folder of a saved model, or a hub id.
-        settings: How.
-
-    Raises:
-        RagenError: vLLM is missing, of an unknown version, or cannot load the model; the device has too
-            little memory.
-    """
+    """Load a model into vLLM."""
     check_version()
     on_cpu = _prepare_process()
     precision = settings.precision
@@ -252,11 +233,7 @@ def _of_device(
 
 
 def _prepare_process() -> bool:
-    """Import vLLM with the settings that this project needs; returns whether it runs on the CPU.
-
-    Raises:
-        RagenError: It is installed and cannot be imported.
-    """
+    """Import vLLM with the settings that this project needs; returns whether it runs on the CPU."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:

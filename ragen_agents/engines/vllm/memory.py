@@ -102,9 +102,6 @@ def share_of_device(
         cache_gib: Size of the cache, if the user has set it.
         utilization: Share of the device for vLLM, if the user has set it.
         reserved: Bytes that the trainer will take later and keep while vLLM works.
-
-    Raises:
-        RagenError: It cannot fit; the message names the settings to lower.
     """
     limit = free - MARGIN if utilization is None else int(total * utilization)
     if limit > free:
@@ -190,11 +187,6 @@ class KvCacheShape:
         """Return bytes that are enough for sequences that share nothing.
 
         A window may begin inside a block, and vLLM keeps one block for itself; both are counted.
-
-        Args:
-            precision: Key of `BYTES_PER_ELEMENT`.
-            tokens: Of each sequence, prompt and replies together.
-            sequences: At the same time.
         """
         blocks = sequences * (-(-tokens // BLOCK) + 1) + 1
         return blocks * BLOCK * self.bytes_per_token(precision)

@@ -82,9 +82,6 @@ class ServedEngine:
         context: Tokens that a prompt and its reply may have together.
         run: What weights are labelled with, besides their version; another run's must differ.
         processes: Of the run.
-
-    Raises:
-        RagenError: A server is not there, or not with the settings that are needed.
     """
 
     def __init__(
@@ -257,11 +254,7 @@ class ServedEngine:
 
 
 def _write(model: Any, folder: Path, precision: str) -> _Sent:
-    """Write a model's weights as a model folder's, in the servers' arithmetic.
-
-    Raises:
-        RagenError: They cannot be written.
-    """
+    """Write a model's weights as a model folder's, in the servers' arithmetic."""
     weights = named_weights(model, getattr(torch, precision))
     tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in weights}
     try:

@@ -64,14 +64,7 @@ class ServedModel:
         self._arrival = ArrivalCheck()
 
     async def check(self, context: int) -> None:
-        """Check the version and the settings of the server, which must be there at once.
-
-        Args:
-            context: Tokens that a prompt and its reply may have together.
-
-        Raises:
-            RagenError: There is no such server, or not with the settings that are needed.
-        """
+        """Check the version and the settings of the server, which must be there at once."""
         patience, self._outage_timeout = self._outage_timeout, 0.0
         try:
             version = (await self._get(api.VERSION, api.ServerVersion)).version
@@ -110,11 +103,6 @@ class ServedModel:
 
     async def load(self, folder: Path, label: str, sent: Digests) -> None:
         """Load the weights in a folder into the server, which aborts and forgets its requests.
-
-        Args:
-            folder: The server sees it under the same path.
-            label: Of the weights.
-            sent: What `digests_of` returns of them.
 
         Raises:
             EngineError: They did not arrive.
