@@ -18,7 +18,7 @@ from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.rollout.chat import ChatCodec, begun, extend
 from ragen_agents.rollout.trajectory import Row, Trajectory
-from ragen_agents.run_files.files import exclusive_lock
+from ragen_agents.run_files.files import exclusive_lock, writing
 from ragen_agents.starpo.config import check_conversation, check_split
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
@@ -178,11 +178,9 @@ def _work_folder(out: Path) -> Iterator[Path]:
     _check_new(out)
     work = out.with_name(out.name + ".writing")
     with ExitStack() as resources:
-        try:
+        with writing(out):
             work.mkdir(parents=True, exist_ok=True)
             resources.enter_context(exclusive_lock(work / ".lock"))
-        except OSError as error:
-            raise _unwritable(out, error) from error
         resources.callback(shutil.rmtree, work, ignore_errors=True)
         _check_new(out)  # the command that held the lock may have just written it
         yield work
@@ -191,10 +189,6 @@ def _work_folder(out: Path) -> Iterator[Path]:
 def _check_new(out: Path) -> None:
     if out.exists():
         raise RagenError(f"'{out}' already exists; choose another --out")
-
-
-def _unwritable(out: Path, error: Exception) -> RagenError:
-    return RagenError(f"'{out}' cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
 def train(
@@ -241,10 +235,11 @@ def _train(
         )
     trained = model.merge_and_unload() if config.lora_rank else model
     try:
-        _save(work / "model", config, trained, tokenizer, shown)
-        (work / "model").rename(out)
-    except (OSError, SafetensorError) as error:
-        raise _unwritable(out, error) from error
+        with writing(out):
+            _save(work / "model", config, trained, tokenizer, shown)
+            (work / "model").rename(out)
+    except SafetensorError as error:
+        raise RagenError(f"'{out}' cannot be written: {error}") from error
 
 
 def _arguments(config: SftConfig, work: Path, grouped: bool) -> "TrainingArguments":

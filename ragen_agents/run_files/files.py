@@ -16,6 +16,25 @@ from ragen_envs.errors import RagenError
 _LOG: Final = logging.getLogger("ragen.locks")
 
 
+def read_text(path: Path) -> str:
+    """Return the text of a user's file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise RagenError(f"there is no file '{path}'") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"'{path}' cannot be read: {error}") from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise an `OSError` of a block that writes a file or a folder as a `RagenError` that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise RagenError(f"'{path}' cannot be written: {error.strerror or error}") from error
+
+
 class InUseError(RagenError):
     """Another process holds the lock of a directory."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import ragen_envs
 from ragen_agents.model_files.folders import read_provenance
+from ragen_agents.run_files.files import read_text
 from ragen_envs.errors import RagenError
 
 METRICS: Final = "metrics.jsonl"
@@ -25,25 +26,25 @@ _PACKAGES: Final = (
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return the metrics of a run, iteration by iteration; a torn last line is left out."""
-    try:
-        lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise RagenError(f"'{folder}' is not a training run: it has no {METRICS}") from error
-    except UnicodeDecodeError as error:
-        raise RagenError(f"'{folder / METRICS}' is corrupt: {error}") from error
-    iterations = []
-    for number, line in enumerate(lines[:-1], 1):
-        where = f"{folder / METRICS} line {number} is corrupt"
+    if not (folder / METRICS).is_file():
+        raise RagenError(f"'{folder}' is not a training run: it has no {METRICS}")
+    return read_lines(folder / METRICS, ITERATION)
+
+
+def read_lines(path: Path, *names: str) -> list[dict[str, Any]]:
+    """Return the mappings of a JSON Lines file, which have all these names; a torn last line is left out."""
+    mappings = []
+    for number, line in enumerate(read_text(path).split("\n")[:-1], 1):
         try:
-            metrics = json.loads(line)
+            mapping = json.loads(line)
         except ValueError as error:
-            raise RagenError(f"{where}: {error}") from error
-        if not isinstance(metrics, dict) or not isinstance(metrics.get(ITERATION), int):
+            raise RagenError(f"{path} line {number} is corrupt: {error}") from error
+        if not isinstance(mapping, dict) or not mapping.keys() >= set(names):
             raise RagenError(
-                f"{where}: it must be a mapping with an {ITERATION}, but is {line:.80}"
+                f"{path} line {number} is corrupt: it must be a mapping with {', '.join(names)}"
             )
-        iterations.append(metrics)
-    return iterations
+        mappings.append(mapping)
+    return mappings
 
 
 def describe_provenance(models: Mapping[str, Path] | None = None) -> dict[str, Any]:

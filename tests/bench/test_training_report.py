@@ -86,11 +86,11 @@ def test_what_is_no_run_is_named(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("file", "data", "words"),
     [
-        ("metrics.jsonl", b"\xff\xfe\n", "metrics.jsonl' is corrupt"),
+        ("metrics.jsonl", b"\xff\xfe\n", "metrics.jsonl' cannot be read"),
         ("metrics.jsonl", b"[1]\n", "metrics.jsonl line 1 is corrupt: it must be a mapping with"),
         ("metrics.jsonl", b'{"success": 1}\n', "metrics.jsonl line 1 is corrupt"),
         ("samples.jsonl", b"\xff\xfe\n", "samples.jsonl' cannot be read"),
-        ("samples.jsonl", None, "samples.jsonl' cannot be read"),
+        ("samples.jsonl", None, "there is no file '"),
         ("samples.jsonl", b"{\n", "samples.jsonl line 1 is corrupt"),
         ("samples.jsonl", b'{"iteration": 1}\n', "samples.jsonl line 1 is corrupt: it must be a mapping"),
     ],

@@ -124,11 +124,7 @@ def test_a_line_that_is_being_written_is_left_out(training, tmp_path):
     ("content", "said"),
     [
         ("", "no conversations yet"),
-        ("{}\n", "is not a file of samples: no field 'rewards'"),
-        (
-            '{"rewards": [1.0], "messages": [{"role": "assistant", "content": "a"}]}\n',
-            "is not a file of samples: 'float' object has no attribute",
-        ),
+        ("{}\n", "samples.jsonl line 1 is corrupt: it must be a mapping with iteration, kind"),
     ],
 )
 def test_samples_that_cannot_be_shown_are_named(content, said, training, tmp_path, capsys):

@@ -96,6 +96,7 @@ def build(
 ) -> None:
     """Build the starter model from scratch in about an hour: demonstrations, tokenizer, weights."""
     from ragen_agents.allocator import keep_freed_memory
+    from ragen_agents.run_files.files import writing
     from ragen_agents.starter import STARTER
     from ragen_agents.starter.model_build import build as build_model
     from ragen_agents.starter.recipe import Recipe
@@ -104,12 +105,10 @@ def build(
     folder = out or STARTER
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
         raise RagenError(f"'{folder}' exists and is not an earlier build; choose another --out")
-    try:
+    with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent):
             pass
-    except OSError as error:
-        raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
     keep_freed_memory()
     build_model(folder, Recipe(seed=seed))
 

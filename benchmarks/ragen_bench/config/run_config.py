@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import EpisodeKey, MatchKey
 from ragen_agents.run_files import CONFIG
+from ragen_agents.run_files.files import read_text
 from ragen_agents.run_files.yaml_files import differences_of, load_yaml, validate
 from ragen_bench.config.agents import OPENAI, LiveAgent, weights_of
 from ragen_bench.config.suites import Suite
@@ -181,18 +182,13 @@ def load_config(folder: Path, checked: bool = True) -> AnyConfig:
     path = folder / CONFIG
     if not folder.is_dir():
         raise RagenError(f"there is no run directory '{folder}'")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        if (folder / ENTRY).is_file():
-            raise RagenError(
-                f"'{folder}' is a leaderboard entry; use ragen view, ragen explain or ragen "
-                "leaderboard check"
-            ) from None
-        raise RagenError(f"'{folder}' is not a run directory: it has no {CONFIG}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RagenError(f"'{path}' cannot be read: {error}") from error
-    data = load_yaml(text, str(path), aliases=False)
+    if (folder / ENTRY).is_file():
+        raise RagenError(
+            f"'{folder}' is a leaderboard entry; use ragen view, ragen explain or ragen leaderboard check"
+        )
+    if not path.exists():
+        raise RagenError(f"'{folder}' is not a run directory: it has no {CONFIG}")
+    data = load_yaml(read_text(path), str(path), aliases=False)
     if isinstance(data, dict) and {"iterations", "rollout"} <= data.keys():
         raise RagenError(
             f"'{folder}' is a run of ragen train, which ragen report and ragen view show; to score its "

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Reply, Request
-from ragen_agents.run_files.files import ResourceContext
+from ragen_agents.run_files.files import ResourceContext, read_text, writing
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.runs.directory import USAGE
 from ragen_envs.errors import RagenError
@@ -81,13 +81,11 @@ class Ledger(ResourceContext):
             reply_tokens=reply.reply_tokens or 0,
             estimated=reply.tokens_estimated,
         )
-        try:
+        with writing(self._path):
             if self._file is None:
                 self._file = self._path.open("ab")
             self._file.write(line.model_dump_json().encode() + b"\n")
             self._file.flush()
-        except OSError as error:
-            raise RagenError(f"'{self._path}' cannot be written: {error.strerror}") from error
         self._count(line)
 
     def _read(self) -> None:
@@ -142,11 +140,7 @@ def price_of(agent: str, prices: Mapping[str, Price]) -> Price | None:
 
 def load_prices(path: Path) -> dict[str, Price]:
     """Read a YAML mapping from model names to ``{input: …, output: …}``."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RagenError(f"prices '{path}' cannot be read: {error}") from error
-    data = load_yaml(text, f"prices '{path}'")
+    data = load_yaml(read_text(path), f"prices '{path}'")
     if not isinstance(data, dict):
         raise RagenError(f"prices '{path}' must be a mapping from model names to input and output")
     return {str(k): validate(Price, v, f"prices '{path}', '{k}'") for k, v in data.items()}

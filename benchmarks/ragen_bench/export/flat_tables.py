@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 import pandas as pd
 
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.files import new_folder
+from ragen_agents.run_files.files import new_folder, writing
 from ragen_bench.evaluation.run_table import EXACT, Run
 from ragen_envs.errors import RagenError, install_hint
 
@@ -150,7 +150,7 @@ def write_tables(run: Run, out: Path, kind: TableFormat) -> list[Path]:
         raise RagenError(f"'{out}' contains something other than such tables; choose another --out")
     names = []
     try:
-        with new_folder(out) as new:
+        with writing(out), new_folder(out) as new:
             for name, data in (("episodes", episode_rows(run)), ("turns", turn_rows(run))):
                 names.append(f"{name}.{'jsonl' if kind == 'jsonl' else 'parquet'}")
                 if kind == "jsonl":
@@ -164,6 +164,4 @@ def write_tables(run: Run, out: Path, kind: TableFormat) -> list[Path]:
                 (new / names[-1]).write_text(card, encoding="utf-8")
     except ImportError as error:
         raise RagenError(f"Parquet needs pyarrow; {install_hint('leaderboard')}") from error
-    except OSError as error:
-        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
     return [out / name for name in names]

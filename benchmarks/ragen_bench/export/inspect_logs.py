@@ -35,6 +35,7 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 
 from ragen_agents.rollout import Episode, TurnRecord
+from ragen_agents.run_files.files import writing
 from ragen_bench.evaluation.run_table import Run, Sample, summarise
 from ragen_bench.runs.directory import EPISODES
 from ragen_envs import __version__
@@ -52,15 +53,13 @@ def write_inspect_logs(run: Run, out: Path, tick: Callable[[int, int], None]) ->
         raise RagenError(f"'{run.folder}' has no episodes yet")
     rows = {(row["agent"], row["game"]): row for row in summarise(run).to_dict("records")}
     written = []
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for number, ((agent, game), sample) in enumerate(run.samples.items(), start=1):
             path = out / f"{game}_{_slug(agent)}.eval"
             write_eval_log(_log(run, agent, game, sample, rows[agent, game]), str(path))
             written.append(path)
             tick(number, len(run.samples))
-    except OSError as error:
-        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
     return written
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.files import new_folder
+from ragen_agents.run_files.files import new_folder, writing
 from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.config.run_config import ENTRY
 from ragen_bench.evaluation.run_table import Run, read_run
@@ -172,13 +172,10 @@ def write_entry(root: Path, entry: Entry, lines: bytes) -> Path:
         if size > limit:
             raise RagenError(f"the episodes take {size} bytes, but an entry may have {limit}")
     folder = root / entry.about.name
-    try:
-        with new_folder(folder) as new:
-            text = entry.model_dump_json(indent=1, exclude=_UNPUBLISHED) + "\n"
-            (new / ENTRY).write_text(text, encoding="utf-8")
-            (new / EPISODES).write_bytes(packed)
-    except OSError as error:
-        raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
+    with writing(folder), new_folder(folder) as new:
+        text = entry.model_dump_json(indent=1, exclude=_UNPUBLISHED) + "\n"
+        (new / ENTRY).write_text(text, encoding="utf-8")
+        (new / EPISODES).write_bytes(packed)
     return folder
 
 

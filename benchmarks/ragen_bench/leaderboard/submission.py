@@ -7,6 +7,7 @@ from pathlib import Path
 from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.endpoint.settings import ADDRESSES, EndpointSettings, check_secrets
 from ragen_agents.rollout import Episode
+from ragen_agents.run_files.files import read_text
 from ragen_agents.run_files.records import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import ENTRY, AgentEntry, RunConfig
@@ -43,13 +44,7 @@ def read_description(path: Path | None, root: Path, agent: str) -> About:
         raise RagenError(
             f"there is no entry '{agent}' yet; describe it in a YAML file and pass --about FILE"
         )
-    if not path.is_file():
-        raise RagenError(f"there is no file '{path}'")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RagenError(f"'{path}' cannot be read: {error}") from error
-    return validate(About, load_yaml(text, str(path), aliases=False), str(path))
+    return validate(About, load_yaml(read_text(path), str(path), aliases=False), str(path))
 
 
 def read_training(run: Path | None, root: Path, name: str) -> Training | None:

@@ -12,7 +12,7 @@ from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
-from ragen_agents.run_files.files import ResourceContext, exclusive_lock, write_atomically
+from ragen_agents.run_files.files import ResourceContext, exclusive_lock, write_atomically, writing
 from ragen_agents.run_files.records import describe_provenance
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml
 from ragen_bench.config.agents import folder_of
@@ -55,14 +55,11 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         self._broken = self._moved = False
 
     def _open(self, resources: ExitStack) -> None:
-        try:
+        with writing(self.folder):
             self._check_contents()
             self.folder.mkdir(parents=True, exist_ok=True)
             self._file = resources.enter_context(exclusive_lock(self.folder / EPISODES))
             self._start()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise RagenError(f"'{self.folder}' cannot be written: {reason}") from error
 
     def append(self, episodes: Sequence[Episode | MatchRecord]) -> None:
         """Write episodes that are not there yet; they are on the disk when this returns.
@@ -274,18 +271,14 @@ def set_errors_aside(folder: Path, config: AnyConfig) -> int:
     if not (folder / CONFIG).exists():
         return 0
     path = folder / EPISODES
-    try:
-        with exclusive_lock(path):
-            read = check_run(folder, config)
-            checksums = Checksums(folder)
-            checksums.repair(read.records)
-            failed = {record.line for record in read.records if record.episode.is_failure}
-            if failed:
-                _part(path, read, failed)
-                checksums.repair(check_run(folder, config).records)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RagenError(f"'{folder}' cannot be written: {reason}") from error
+    with writing(folder), exclusive_lock(path):
+        read = check_run(folder, config)
+        checksums = Checksums(folder)
+        checksums.repair(read.records)
+        failed = {record.line for record in read.records if record.episode.is_failure}
+        if failed:
+            _part(path, read, failed)
+            checksums.repair(check_run(folder, config).records)
     return len(failed)
 
 

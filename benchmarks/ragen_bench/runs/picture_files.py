@@ -5,6 +5,7 @@ from typing import Final
 
 from ragen_agents.pictures import decode_png, picture_hash
 from ragen_agents.policies import AsyncPolicy, Reply, Request
+from ragen_agents.run_files.files import writing
 from ragen_envs.conversation import Picture
 from ragen_envs.errors import RagenError
 from ragen_envs.pictures.png import encode_png
@@ -36,13 +37,11 @@ class Pictured:
         path = self._folder / f"{name}.png"
         if name in self._kept:
             return
-        try:
+        with writing(path):
             self._folder.mkdir(exist_ok=True)
             temporary = path.with_suffix(".tmp")
             temporary.write_bytes(encode_png(picture))
             temporary.replace(path)
-        except OSError as error:
-            raise RagenError(f"'{path}' cannot be written: {error.strerror}") from error
         self._kept.add(name)
 
 

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ragen_agents.run_files.records import read_metrics
+from ragen_agents.run_files.files import writing
+from ragen_agents.run_files.records import read_lines, read_metrics
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.journal import SAMPLES
 from ragen_agents.starpo.run.run_directory import load_train_config
@@ -78,7 +78,7 @@ _PANELS: Final = (
 )  # fmt: skip
 _SHOWN: Final = 3
 """Conversations before and after."""
-_SAMPLE: Final = {"iteration", "kind", "success", "return", "end", "messages"}
+_SAMPLE: Final = ("iteration", "kind", "success", "return", "end", "messages")
 """Fields of a sampled conversation that the page shows."""
 
 
@@ -114,10 +114,8 @@ def write_report(run: Path, out: Path) -> None:
         curves=_curves(metrics, [iteration for iteration, _ in warnings]),
         conversations=_conversations(run),
     )
-    try:
+    with writing(out):
         out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
 
 
 def _filter(config: TrainConfig) -> str:
@@ -192,7 +190,7 @@ def _legend_name(metric: str) -> str:
 
 def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the first and the last validation conversations, or those of training if there are none."""
-    samples = _samples(run / SAMPLES)
+    samples = read_lines(run / SAMPLES, *_SAMPLE)
     chosen = [s for s in samples if s["kind"] == "validation"] or samples
     if not chosen:
         return []
@@ -201,23 +199,3 @@ def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
     return [
         (f"After iteration {n}", [s for s in chosen if s["iteration"] == n][:_SHOWN]) for n in ends
     ]
-
-
-def _samples(path: Path) -> list[dict[str, Any]]:
-    """Return the sampled conversations of a run; a torn last line is left out."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    except (OSError, UnicodeDecodeError) as error:
-        raise RagenError(f"'{path}' cannot be read: {error}") from error
-    samples = []
-    for number, line in enumerate(lines, 1):
-        try:
-            sample = json.loads(line)
-        except ValueError as error:
-            raise RagenError(f"{path} line {number} is corrupt: {error}") from error
-        if not isinstance(sample, dict) or not sample.keys() >= _SAMPLE:
-            raise RagenError(
-                f"{path} line {number} is corrupt: it must be a mapping with {', '.join(sorted(_SAMPLE))}"
-            )
-        samples.append(sample)
-    return samples

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ragen_agents.run_files.files import opened_alone, write_atomically
+from ragen_agents.run_files.files import opened_alone, read_text, write_atomically
 from ragen_agents.run_files.yaml_files import differences_of
 from ragen_agents.starpo.config import resources_of
 from ragen_bench.training_sweeps.results import TaskResult, parse_result
@@ -28,12 +28,7 @@ def archive_path(root: Path, sweep: str, scale: str) -> Path:
 
 def read_archive(path: Path) -> list[TaskResult]:
     """Return the results of a file, or nothing if there is no such file."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise RagenError(f"'{path}' cannot be read: {error}") from error
+    lines = read_text(path).split("\n") if path.exists() else []
     return [parse_result(line, f"{path} line {n}") for n, line in enumerate(lines, 1) if line]
 
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from ragen_agents.run_files.files import write_atomically
+from ragen_agents.run_files.files import write_atomically, writing
 from ragen_bench.training_sweeps.jobs import LOG, Job, Launcher
 from ragen_bench.training_sweeps.results import RESULT, check_same, parse_task
 from ragen_bench.training_sweeps.tasks import SweepTask
 from ragen_bench.training_sweeps.work import BUSY, TASK
-from ragen_envs.errors import RagenError
 
 _TRIES: Final = 2
 _PAUSE: Final = 0.2
@@ -75,12 +74,10 @@ class Pool:
 
     def _start(self, task: SweepTask) -> None:
         folder = self.root / task.path
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             _write_task(folder, task)
             job = self.launcher.start(folder.absolute())
-        except OSError as error:
-            raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
         self._running.append(_Running(task, job, time.monotonic()))
 
     def _ended(self) -> list[tuple[SweepTask, int, str, float]]:

@@ -18,7 +18,7 @@ import gymnasium as gym
 import jinja2
 from PIL import Image
 
-from ragen_agents.run_files.files import new_folder
+from ragen_agents.run_files.files import new_folder, writing
 from ragen_bench.console.formats import number, percent
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import GAMES, GameSpec
@@ -100,12 +100,9 @@ def refuse_other_folder(out: Path) -> None:
 @contextmanager
 def new_site(out: Path) -> Iterator[Path]:
     """Yield a folder with all assets that takes the place of an older site when it is complete."""
-    try:
-        with new_folder(out) as new:
-            write_assets(new)
-            yield new
-    except OSError as error:
-        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+    with writing(out), new_folder(out) as new:
+        write_assets(new)
+        yield new
 
 
 class LocalHandler(BaseHTTPRequestHandler):

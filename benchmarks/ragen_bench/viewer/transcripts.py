@@ -1,11 +1,11 @@
 """Show conversations without a board: the samples of a training run, and matches seat by seat."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
+from ragen_agents.run_files.records import read_lines
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.match_table import MatchRun
 from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder
@@ -13,6 +13,7 @@ from ragen_envs.errors import RagenError
 
 SAMPLES: Final = "samples.jsonl"
 """File of a training run for people to read."""
+_FIELDS: Final = ("iteration", "kind", "success", "return", "end", "messages", "rewards")
 
 Transcript = dict[str, Any]
 """One conversation: ``name``, ``of`` (what the first filter chooses), ``kind`` (what the second does),
@@ -43,16 +44,8 @@ def write_transcript_pages(
 
 def read_training_samples(folder: Path) -> list[Transcript]:
     """Return the sampled trajectories of a training run; a last line that was cut off is left out."""
-    path = folder / SAMPLES
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-        return [_sample(number, json.loads(line)) for number, line in enumerate(lines)]
-    except OSError as error:
-        raise RagenError(f"'{path}' cannot be read: {error.strerror}") from error
-    except KeyError as error:
-        raise RagenError(f"'{path}' is not a file of samples: no field {error}") from error
-    except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise RagenError(f"'{path}' is not a file of samples: {error}") from error
+    lines = read_lines(folder / SAMPLES, *_FIELDS)
+    return [_sample(number, line) for number, line in enumerate(lines)]
 
 
 def _reward_note(parts: dict[str, float]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ragen_agents.model_files.source import local_folder, model_source, weights_digest
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
-from ragen_agents.run_files.files import exclusive_lock, write_atomically
+from ragen_agents.run_files.files import exclusive_lock, read_text, write_atomically, writing
 from ragen_agents.run_files.records import METRICS, describe_provenance, read_metrics
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml, load_yaml, validate
 from ragen_agents.starpo.config import TrainConfig, resources_of
@@ -80,13 +80,7 @@ def default_run_dir(config: TrainConfig, parts: Mapping[str, str] | None = None)
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the settings in a YAML file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise RagenError(f"there is no file '{path}'") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RagenError(f"'{path}' cannot be read: {error}") from error
-    data = load_yaml(text, str(path), aliases=False)
+    data = load_yaml(read_text(path), str(path), aliases=False)
     if not isinstance(data, dict):
         raise RagenError(f"{path} must be a mapping with {', '.join(TrainConfig.model_fields)}")
     return data
@@ -115,7 +109,7 @@ def open_run_dir(folder: Path, config: TrainConfig, parts: Mapping[str, str]) ->
     Warns if the run that it holds is complete.
     """
     with ExitStack() as resources:
-        try:
+        with writing(folder):
             _check_contents(folder)
             folder.mkdir(parents=True, exist_ok=True)
             resources.enter_context(exclusive_lock(folder / _LOCK))
@@ -129,8 +123,6 @@ def open_run_dir(folder: Path, config: TrainConfig, parts: Mapping[str, str]) ->
             provenance = json.dumps(described, indent=1) + "\n"
             write_atomically(folder / ENVIRONMENT, provenance)
             write_atomically(folder / CONFIG, dump_yaml(config.model_dump(mode="json")))
-        except OSError as error:
-            raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
         yield
 
 
