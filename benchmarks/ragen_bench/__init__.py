@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ragen_bench.api.evaluate import compare, evaluate, evaluate_async
+    from ragen_bench.api.intervene import intervene
     from ragen_bench.api.run import EpisodeView, Pages, Run, load
     from ragen_bench.api.sweep import SweepRun, sweep
     from ragen_bench.api.tables import Table
@@ -25,6 +26,7 @@ _MODULES = {
     "verification.run_verification": "MismatchError Verified",
     "config.suites": "Suite load_suite",
     "api.tables": "Table",
+    "api.intervene": "intervene",
     "api.sweep": "SweepRun sweep",
     "api.evaluate": "compare evaluate evaluate_async",
 }
@@ -43,5 +45,5 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "EpisodeView", "MismatchError", "Pages", "Run", "Suite", "SweepRun", "Table", "Verified", "compare",
-    "evaluate", "evaluate_async", "load", "load_suite", "sweep",
+    "evaluate", "evaluate_async", "intervene", "load", "load_suite", "sweep",
 ]  # fmt: skip

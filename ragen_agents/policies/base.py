@@ -18,8 +18,8 @@ class Request:
     seed: int
     """Seed of this reply's draws, in [0, 2^63); the only randomness that a policy may use."""
     conversation: Conversation
-    """The env itself, or a seat of it. Only controls (random, oracle) may look into it; agents in Python
-    get one that raises `AttributeError` instead."""
+    """The env itself, or a seat of it. Only controls (random, oracle) and interventions may look into it;
+    agents in Python get one that raises `AttributeError` instead."""
     pictures: tuple[Picture, ...] = ()
     """The picture beside each user message; () if observations are text."""
     prefix: str = ""

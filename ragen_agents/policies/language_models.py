@@ -58,13 +58,24 @@ class LanguageModelPolicy(ABC):
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
         """Generate the replies of at most ``batch_size`` requests together."""
+        return self.continue_replies(requests, [""] * len(requests))
+
+    def continue_replies(
+        self, requests: Sequence[Request], beginnings: Sequence[str]
+    ) -> list[Reply]:
+        """Generate replies that begin with texts; both together have at most ``max_tokens``."""
         prompts = [self._template.prompt(request.messages, request.prefix) for request in requests]
+        begun = [self._template.written(text) if text else [] for text in beginnings]
         room = self._context - self.sampling.max_tokens
-        fits = [i for i, prompt in enumerate(prompts) if len(prompt) <= room]
+        fits = [i for i, prompt in enumerate(prompts) if len(prompt) + len(begun[i]) <= room]
         replies = [Reply("", len(prompt), 0, overflow=True) for prompt in prompts]
         if fits:
-            written = self._write([prompts[i] for i in fits], [requests[i].seed for i in fits])
-            for i, (ids, stopped) in zip(fits, written, strict=True):
+            written = self._write(
+                [prompts[i] + begun[i] for i in fits], [requests[i].seed for i in fits]
+            )
+            for i, (sampled, ended) in zip(fits, written, strict=True):
+                ids = (begun[i] + sampled)[: self.sampling.max_tokens]
+                stopped = ended and len(ids) == len(begun[i]) + len(sampled)
                 replies[i] = self._reply(prompts[i], ids, stopped)
         return replies
 

@@ -88,3 +88,16 @@ def test_a_model_that_does_not_fit_is_one_line(tiny, monkeypatch):
     monkeypatch.setattr(torch.nn.Module, "to", full)
     with pytest.raises(RagenError, match="could not be loaded: CUDA out of memory"):
         language_models.TransformersPolicy(tiny, Sampling(1, 4))
+
+
+def test_a_reply_continues_what_it_begins_with():
+    policy = language_models.TransformersPolicy(STARTER, Sampling(0, 48), device="cpu")
+    env = make("ragen/SokobanText-v0")
+    env.reset(options={"split": "test", "index": 0})
+    request = Request(env.messages, 0, env)
+    (whole,) = policy.act([request])
+    beginning = whole.text[: whole.text.index(". Box")]
+    same, other = policy.continue_replies([request] * 2, [beginning, "<think>Player 1 1"])
+    assert same == whole
+    assert other.text.startswith("<think>Player 1 1")
+    assert max(same.reply_tokens, other.reply_tokens) <= 48

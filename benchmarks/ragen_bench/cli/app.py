@@ -14,7 +14,7 @@ from ragen_bench.cli.publish import leaderboard_app, push, submit
 from ragen_bench.cli.score import bench, match, sweep
 from ragen_bench.cli.show import compare, power, show, verify
 from ragen_bench.cli.train import report, sft, train
-from ragen_bench.cli.understand import explain, export, view
+from ragen_bench.cli.understand import explain, export, intervene, view
 from ragen_envs import __version__
 
 
@@ -48,7 +48,7 @@ app = typer.Typer(
 )
 PANELS: Final[dict[str, tuple[Callable[..., None] | typer.Typer, ...]]] = {
     "Score": (bench, sweep, show, compare, verify, match, power),
-    "Understand": (view, explain, export),
+    "Understand": (view, explain, intervene, export),
     "Games": (games, play, new_game),
     "Train": (train, report, sft, models_app, starter_app),
     "Paper": (reproduce, train_sweep),

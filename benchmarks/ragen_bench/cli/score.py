@@ -97,7 +97,7 @@ def bench(
         )
         return run.folder, run.stopped
 
-    _run_and_report(play, lambda folder: print_run(folder, options.style, options.wide, by))
+    run_and_report(play, lambda folder: print_run(folder, options.style, options.wide, by))
 
 
 def default_agents() -> list[str]:
@@ -160,7 +160,7 @@ def match(
             folder, config, play_match_run, policies, budget, replies, options.retry_errors
         )
 
-    _run_and_report(play, lambda folder: print_run(folder, options.style, options.wide))
+    run_and_report(play, lambda folder: print_run(folder, options.style, options.wide))
 
 
 @expand_groups
@@ -236,10 +236,10 @@ def sweep(
             print(f"note: charts need matplotlib; {install_hint('train')}", file=sys.stderr)
         return int(table["errors"].sum())
 
-    _run_and_report(play, show)
+    run_and_report(play, show)
 
 
-def _run_and_report(
+def run_and_report(
     play: Callable[[], tuple[Path, str | None]], show: Callable[[Path], int]
 ) -> None:
     """Play a run, then print its table, its directory and what to do next.

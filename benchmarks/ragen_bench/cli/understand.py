@@ -1,4 +1,4 @@
-"""``ragen view``, ``explain`` and ``export``: look at what agents did."""
+"""``ragen view``, ``explain``, ``intervene`` and ``export``: look at what agents did, and why."""
 
 import sys
 import tempfile
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.options import FormatOption, RunArgument, UncheckedOption, WideOption
+from ragen_bench.cli.run_options import RunOptions
 from ragen_bench.console.formats import Format, percent, print_table
 
 if TYPE_CHECKING:
@@ -187,6 +189,48 @@ def _line(found: "Ledger") -> str:
         f"  {episode.task} level {name}, turn {turn + 1}: {before} -> {after}%{lost}\n"
         f"    played {played}; the oracle: {' '.join(decision.plan)}"
     )
+
+
+@expand_groups
+def intervene(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_OR_AGENT",
+            help="RUN or RUN:AGENT, whose levels and settings are played again; or starter, the folder of a "
+            "model, FILE.gguf or hf:NAME, on the games of core that can check thoughts.",
+        ),
+    ],
+    *,
+    write: Annotated[
+        str,
+        typer.Option(metavar="outcomes|places", help="Statements that are written into thoughts."),
+    ] = "outcomes",
+    options: RunOptions,
+) -> None:
+    """Write true and false statements into an agent's thoughts, and measure what that does to its success.
+
+    The rules of the game write the outcomes of moves, while the model generates and chooses every action:
+    all of them true, or the first of each reply false. Arms are paired by level and seed. An existing run
+    directory is resumed.
+    """
+    from ragen_bench.api.intervene import intervention_table, play_arms
+    from ragen_bench.api.run import Run
+    from ragen_bench.cli.score import run_and_report
+
+    def play() -> tuple[Path, str | None]:
+        run = play_arms(target, write, **options.arguments)
+        return run.folder, run.stopped
+
+    def show(folder: Path) -> int:
+        run = Run(folder)
+        table = intervention_table(run)
+        ((title, grid),) = table.grids.items()
+        facts = {"run": str(folder)}
+        print_table(table, grid, options.style, title, table.notes, facts, options.wide)
+        return sum(e.is_failure for each in run.records.samples.values() for e in each.values())
+
+    run_and_report(play, show)
 
 
 def export(
