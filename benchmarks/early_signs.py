@@ -28,7 +28,7 @@ SIGNS = {
     "information/first/reply/retrieval@1": -1,
 }  # fmt: skip
 """Metrics, and whether an alarm is a rise (1) or a fall (-1)."""
-RATES = (0.01, 0.05, 0.1)
+RATES = (0.01, 0.1)
 WINDOW = 5
 
 

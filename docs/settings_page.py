@@ -9,15 +9,15 @@ from ragen_agents.starpo import AGGREGATIONS, ESTIMATORS, FILTERS, POLICY_LOSSES
 from ragen_agents.starpo.parts.registry import Registry
 
 _BOUNDS: Final = {
-    "minimum": "at least {}",
-    "exclusiveMinimum": "above {}",
-    "maximum": "at most {}",
-    "exclusiveMaximum": "below {}",
+    "minimum": "≥{}",
+    "exclusiveMinimum": ">{}",
+    "maximum": "≤{}",
+    "exclusiveMaximum": "<{}",
 }
 _PARTS: Final[tuple[Registry[Any], ...]] = (FILTERS, ESTIMATORS, POLICY_LOSSES, AGGREGATIONS)
 _NEEDS: Final = {
     "needs_critic": "a critic",
-    "needs_group": "groups of at least 2",
+    "needs_group": "a group",
     "reads_token_rewards": "rewards of tokens",
 }
 _TOP: Final = """\
@@ -88,6 +88,8 @@ def _table(prefix: str, fields: dict[str, Any]) -> str:
 
 def field_values(field: dict[str, Any]) -> str:
     """Return the values that a field of a JSON schema allows, in words."""
+    if "registered" in field["description"] and field["type"] == "string":
+        return "see below"
     return " or ".join(filter(None, (_one(variant) for variant in _variants(field))))
 
 
