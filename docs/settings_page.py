@@ -39,7 +39,7 @@ update:
 _IMITATION: Final = """
 ## Settings of imitation
 
-Pass these settings to [`ragen sft`](training.md#the-supervised-baseline) as `field=value`. A run has
+Pass these settings to [`ragen sft`](imitation.md) as `field=value`. A run has
 `epochs` × `demonstrations` / `batch_size` optimizer steps.
 """
 

@@ -31,7 +31,7 @@ class Callback:
         """Run after each evaluation; iteration 0 is the initial model. Keys begin with "validation/"."""
 
     def on_iteration_end(self, trainer: "Trainer", iteration: int, metrics: dict[str, Any]) -> None:
-        """Run after each iteration, counted from 1, with all its metrics (docs/metrics.md).
+        """Run after each iteration, counted from 1, with all its metrics (docs/training-metrics.md).
 
         Numbers that a hook adds to ``metrics`` under new names are logged with them.
         """

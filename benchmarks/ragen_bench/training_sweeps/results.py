@@ -33,7 +33,7 @@ CURVES: Final = (
         for name in ("reward_std", *get_args(Term))
     ),
 )  # fmt: skip
-"""The training metrics that are kept; docs/metrics.md explains them."""
+"""The training metrics that are kept; docs/training-metrics.md explains them."""
 
 
 class _Record(BaseModel):

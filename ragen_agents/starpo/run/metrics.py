@@ -1,4 +1,4 @@
-"""Metrics of an iteration: of its trajectories, and of the seconds that it took (docs/metrics.md)."""
+"""Metrics of an iteration: of its trajectories, and the seconds it took (docs/training-metrics.md)."""
 
 import re
 import time
