@@ -1,7 +1,7 @@
 """The protocols of everything that plays: conversations in, replies out."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -156,3 +156,16 @@ class Sampling:
     """0 is greedy decoding (paper: 0.5 in evaluation, 1 in training)."""
     max_tokens: int = 256
     """Most tokens of one reply."""
+    stop: tuple[str, ...] = ()
+    """Texts at which a reply ends; it is without them, as those of vLLM and of servers."""
+
+
+_CLOSING: Final = "</answer>"
+
+
+def closed(text: str, stop: Iterable[str]) -> str:
+    """Return a reply that a stop text may have ended, with the tag ``</answer>`` if that was left out."""
+    lower = text.casefold()
+    is_open = lower.rfind("<answer>") > lower.rfind(_CLOSING)
+    closes = any(each.strip().casefold() == _CLOSING for each in stop)
+    return text + _CLOSING if is_open and closes else text

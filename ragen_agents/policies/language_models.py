@@ -3,11 +3,18 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    StopStringCriteria,
+)
 from transformers.utils import logging as transformers_logging
 
 from ragen_agents.chat_template import ChatTemplate
@@ -20,7 +27,7 @@ from ragen_agents.engines.vllm.api import check_version
 from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.vllm.local import LocalSettings, load_local
 from ragen_agents.model_files.folders import check_model_folder
-from ragen_agents.policies.base import Reply, Request, Sampling
+from ragen_agents.policies.base import Reply, Request, Sampling, closed
 from ragen_envs.errors import RagenError, first_line
 
 _LOG: Final = logging.getLogger("ragen.policies")
@@ -84,8 +91,11 @@ class LanguageModelPolicy(ABC):
         """Return the sampled ids of each prompt, and whether the model ended its turn."""
 
     def _reply(self, prompt: list[int], ids: list[int], stopped: bool) -> Reply:
-        tokens = ids[:-1] if stopped else ids
-        return Reply(self._template.read(tokens), len(prompt), len(ids), cut_off=not stopped)
+        ended = stopped and ids[-1] in self._template.stop_token_ids
+        text = self._template.read(ids[:-1] if ended else ids)
+        if places := [text.index(stop) for stop in self.sampling.stop if stop in text]:
+            text = closed(text[: min(places)], self.sampling.stop)
+        return Reply(text, len(prompt), len(ids), cut_off=not stopped)
 
 
 def not_loaded(source: str | Path, error: Exception) -> RagenError:
@@ -136,7 +146,15 @@ class TransformersPolicy(LanguageModelPolicy):
         stops = stop_token_ids(model.generation_config, self._tokenizer)
         self._template = ChatTemplate(self._tokenizer, stops)
         pad = self._tokenizer.pad_token_id or 0
-        self._decoder = Decoder(model, stops, pad, sampling.temperature, sampling.max_tokens)
+        ends_with_stop = (
+            partial(StopStringCriteria(self._tokenizer, list(sampling.stop)), scores=None)
+            if sampling.stop
+            else None
+        )
+        self._decoder = Decoder(
+            model, stops, pad, sampling.temperature, sampling.max_tokens,
+            ends_with_stop=ends_with_stop,
+        )  # fmt: skip
         self._prefix_cache = PrefixCache()
 
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
@@ -220,7 +238,7 @@ class VllmPolicy(LanguageModelPolicy):
         model = load_local(source, settings)
         own = int(getattr(config, "max_position_embeddings", 1 << 30))
         self._context = min(own, model.context)
-        self._engine = VllmEngine(model, stops, sampling.max_tokens)
+        self._engine = VllmEngine(model, stops, sampling.max_tokens, sampling.stop)
 
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
         pairs = enumerate(zip(prompts, seeds, strict=True))

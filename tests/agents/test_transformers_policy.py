@@ -1,4 +1,4 @@
-"""The type in which a model runs on a CPU, and memory that is not enough for a whole batch."""
+"""The type in which a model runs on a CPU, memory that is not enough for a whole batch, and stop texts."""
 
 import pytest
 
@@ -101,3 +101,23 @@ def test_a_reply_continues_what_it_begins_with():
     assert same == whole
     assert other.text.startswith("<think>Player 1 1")
     assert max(same.reply_tokens, other.reply_tokens) <= 48
+
+
+@pytest.mark.parametrize(
+    ("stop", "kept"), [("</think>", False), ("</answer>", True), ("nk>B", True)]
+)
+def test_a_reply_ends_at_a_stop_text(stop, kept):
+    env = make("ragen/BanditText-v0")
+    requests = []
+    for seed in range(3):
+        env.reset(seed=seed)
+        requests.append(Request(env.messages, seed, env))
+    whole, cut = (
+        language_models.TransformersPolicy(STARTER, Sampling(0, 200, texts)).act(requests)
+        for texts in ((), (stop,))
+    )
+    for before, after in zip(whole, cut, strict=True):
+        assert after.text == before.text.partition(stop)[0] + (stop if stop == "</answer>" else "")
+        assert (after.text == before.text) == kept
+        assert after.reply_tokens < before.reply_tokens or stop == "nk>B"
+        assert not after.cut_off

@@ -42,6 +42,12 @@ async def rambling(request):
     return Reply("<think>Well, let me", cut_off=True)
 
 
+async def endless(request):
+    from ragen_agents.policies import Reply
+
+    return Reply("<answer>Up</answer>\\n<answer>Up</answer>\\n<ans", cut_off=True)
+
+
 async def eager(request):
     return "<think>x</think><answer>Up||Up||Up||Up||Up||Up||Up||Down</answer>"
 
@@ -105,6 +111,7 @@ def test_replies_that_are_all_reasoning_are_named(play):
         ("opened", "and --setting think_prefix=true reads replies whose <think> the chat template"),
         ("apart", "without <think>, as the server returns the reasoning separately\n"),
         ("rambling", "a --max-reply-tokens above 200 lets the model finish its replies\n"),
+        ("endless", "--stop '</answer>' ends a reply after its answer\n"),
     ],
 )
 def test_the_advice_fits_the_most_frequent_defect(play, agent, advice):

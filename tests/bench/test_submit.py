@@ -267,6 +267,19 @@ def test_an_entry_says_what_an_endpoint_was_asked(run, tmp_path):
     assert words[-1] == "--tools"
 
 
+def test_an_entry_says_at_what_texts_a_local_model_ends(run, tmp_path):
+    agent = {"name": "mine", "weights": "0" * 64, "stop": ["</answer>"]}
+    stopped, entries, site = renamed(run, tmp_path, agent), tmp_path / "entries", tmp_path / "site"
+    options = ["--about", about(tmp_path), "--entries", str(entries)]
+    assert main(["submit", str(stopped), *options]) == 0
+    built = ["--entries", str(entries), "--results", str(tmp_path), "--out", str(site)]
+    assert main(["leaderboard", "build", *built]) == 0
+    page = html.unescape((site / "entries" / "chance.html").read_text())
+    assert 'seed 0, stop ["</answer>"]</dd>' in page
+    assert "ragen bench --agent MODEL --episodes" in page
+    assert "--stop '</answer>'</code>" in page
+
+
 @pytest.mark.parametrize(
     ("name", "is_secret"),
     [

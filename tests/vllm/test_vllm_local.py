@@ -50,6 +50,16 @@ def test_a_reply_depends_on_its_prompt_and_seed_alone(engine, codec):
     assert [other[k].ids for k in range(6)] != [together[k].ids for k in range(6)]
 
 
+def test_a_reply_ends_at_a_stop_text(engine, local, codec):
+    whole = answers(engine, asked := requests(codec, range(6)))
+    stopped = VllmEngine(local, codec.stop_token_ids, TOKENS, ("</think>",))
+    for key, completion in answers(stopped, asked).items():
+        ids, text = whole[key].ids, codec.text(completion.ids)
+        assert completion.ids == ids[: len(completion.ids)]
+        assert ("</think>" in text) == ("</think>" in codec.text(ids))
+        assert "</think>" not in codec.text(completion.ids[:-1])
+
+
 class LockStep(VllmEngine):
     """Holds replies back until all are done."""
 

@@ -91,7 +91,7 @@ def evaluate(
         base_url: Endpoint of "openai:MODEL", such as http://localhost:8000/v1; OpenAI's by default.
         api_key_env: Environment variable with the endpoint's key.
         headers: Further headers of requests, each with the environment variable that holds its value.
-        stop: Stop sequences.
+        stop: Texts at which the replies of models end, here or behind an endpoint.
         extra_body: Merged into every request; None removes a field.
         tools: Whether the model acts through tool calls instead of text.
         system: "merge" puts the system message at the beginning of the first user message, for models

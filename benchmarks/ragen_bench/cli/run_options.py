@@ -145,7 +145,8 @@ class EndpointOptions:
     stop: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TEXT", rich_help_panel=_ENDPOINTS, help="Stop sequence; may be repeated."
+            metavar="TEXT",
+            help="Text at which a model's replies end, such as '</answer>'; may be repeated.",
         ),
     ] = None
     extra_body: Annotated[

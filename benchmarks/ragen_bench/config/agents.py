@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from ragen_agents.model_files.source import is_model_path, local_folder, weights_digest
 from ragen_agents.policies import (
     CONTROLS,
+    SHOP_RULES,
     VLLM,
     AsyncPolicy,
     Policy,
@@ -146,17 +147,19 @@ def folder_of(agent: str) -> Path | None:
     return None if agent in CONTROLS else local_folder(agent.removeprefix(VLLM))
 
 
+def is_local_model(agent: str) -> bool:
+    """Return whether a name that is no object's is that of a model in this process."""
+    is_rule = agent in CONTROLS or agent in SHOP_RULES
+    return not (is_rule or agent.startswith(OPENAI) or is_python_agent(agent))
+
+
 def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
     """Raise `RagenError` if a text-only agent is to play a task with pictures."""
     for name, task in tasks.items():
         if task.settings.get("observation") != IMAGE:
             continue
         for agent in agents:
-            if (
-                agent not in CONTROLS
-                and not agent.startswith(OPENAI)
-                and not is_python_agent(agent)
-            ):
+            if is_local_model(agent):
                 raise RagenError(f"agent '{agent}' is text-only, but task '{name}' shows pictures")
 
 
@@ -178,7 +181,7 @@ def make_policies(
     remote: Remote,
 ) -> dict[str, Policy | AsyncPolicy]:
     """Make the policies of agents. Called only for agents with episodes left to play."""
-    decoding = Sampling(sampling.temperature, sampling.max_tokens)
+    decoding = Sampling(sampling.temperature, sampling.max_tokens, tuple(remote.settings.stop))
     return {agent: _make(agent, decoding, remote) for agent in agents}
 
 

@@ -9,12 +9,12 @@ from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ragen_agents.policies.endpoint.settings import EndpointSettings
+from ragen_agents.policies.endpoint.settings import EndpointSettings, StopTexts
 from ragen_agents.rollout import EpisodeKey, MatchKey
 from ragen_agents.run_files import CONFIG
 from ragen_agents.run_files.files import read_text
 from ragen_agents.run_files.yaml_files import differences_of, load_yaml, validate
-from ragen_bench.config.agents import OPENAI, LiveAgent, weights_of
+from ragen_bench.config.agents import OPENAI, LiveAgent, is_local_model, weights_of
 from ragen_bench.config.suites import Suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
@@ -43,6 +43,13 @@ class AgentEntry(BaseModel):
     """Whether it was an object of the process that played, which its name cannot load; omitted if not."""
     endpoint: EndpointSettings | None = Field(default=None, exclude_if=lambda e: e is None)
     """Request settings of a model behind an endpoint; omitted for other agents."""
+    stop: StopTexts = Field(default=[], exclude_if=lambda stop: not stop)
+    """Texts at which the replies of a local model end; omitted if none."""
+
+    @property
+    def asked(self) -> EndpointSettings:
+        """What decides its replies besides the sampling."""
+        return self.endpoint or EndpointSettings(stop=self.stop)
 
 
 class BaseConfig(BaseModel):
@@ -153,13 +160,14 @@ def agent_entries(
     endpoint: EndpointSettings,
     live: Mapping[str, LiveAgent] = MappingProxyType({}),
 ) -> list[AgentEntry]:
-    """Return the agents of a config; the endpoint is that of ``openai:`` agents."""
+    """Return the agents of a config; the endpoint is that of ``openai:`` agents, its stop that of models."""
     return [
         AgentEntry(
             name=agent,
             weights=live[agent].source if agent in live else weights_of(agent),
             live=agent in live,
             endpoint=endpoint if agent.startswith(OPENAI) else None,
+            stop=endpoint.stop if agent not in live and is_local_model(agent) else [],
         )
         for agent in agents
     ]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.policies.endpoint.settings import ADDRESSES, EndpointSettings
+from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.suites import Task
@@ -280,9 +280,9 @@ def _decoding_differences(a: Side, b: Side) -> str:
 
 
 def _request(side: Side) -> dict[str, Any]:
-    """Return the settings that an agent's endpoint adds to the sampling; none for a local model."""
+    """Return the settings that decide an agent's replies besides the sampling."""
     agent = next(agent for agent in side.run.config.agents if agent.name == side.agent)
-    settings = (agent.endpoint or EndpointSettings()).model_dump(exclude=ADDRESSES)
+    settings = agent.asked.model_dump(exclude=ADDRESSES)
     body = settings.pop("extra_body")
     return {**settings, **{f"extra_body.{name}": value for name, value in body.items()}}
 

@@ -184,6 +184,9 @@ def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) ->
         case _Trouble.REASONING:
             return ""
         case _Trouble.LENGTH:
+            cut = [turn for turn in turns if _trouble(turn) is _Trouble.LENGTH]
+            if 2 * sum("</answer>" in turn.reply.lower() for turn in cut) > len(cut):
+                return ", and --stop '</answer>' ends a reply after its answer"
             limit = run.suite.sampling.max_tokens
             return f", and a --max-reply-tokens above {limit} lets the model finish its replies"
         case _Trouble.THINK:

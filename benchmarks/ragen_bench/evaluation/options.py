@@ -15,7 +15,7 @@ from ragen_agents.policies.endpoint.settings import (
 )
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.run_files.yaml_files import validate
-from ragen_bench.config.agents import OPENAI, Remote
+from ragen_bench.config.agents import OPENAI, Remote, is_local_model
 from ragen_bench.config.run_config import BaseConfig
 from ragen_bench.evaluation.spending import Budget, load_prices, price_of, read_duration
 from ragen_envs.errors import RagenError
@@ -23,7 +23,7 @@ from ragen_envs.errors import RagenError
 RESPONSES = "responses.sqlite"
 
 _OF_ENDPOINTS: Final = (
-    "api_key_env", "headers", "stop", "extra_body", "tools", "system", "timeout", "max_retries", "cache",
+    "api_key_env", "headers", "extra_body", "tools", "system", "timeout", "max_retries", "cache",
 )  # fmt: skip
 """Fields of `Endpoint` that only agents behind an endpoint read. The URL is not among them, since an
 environment variable may set it for all commands."""
@@ -73,6 +73,8 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] 
     connection = Connection(timeout, options.max_retries, options.concurrency)
     if not any(agent.startswith(OPENAI) for agent in agents):
         _refuse(options, _OF_ENDPOINTS, "openai:MODEL", "leave it out")
+        if not any(agent not in live and is_local_model(agent) for agent in agents):
+            _refuse(options, ["stop"], "openai:MODEL and local models", "leave it out")
     if not _paid(agents, live):
         _refuse(options, ["concurrency"], _PAID, "leave it out")
     return Remote(settings, connection, options.api_key_env, options.headers or {})

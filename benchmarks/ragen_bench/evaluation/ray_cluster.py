@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ragen_agents.policies import Policy
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeKey
 from ragen_bench.config.agents import OPENAI, Remote, make_policies, weights_of
@@ -181,13 +182,15 @@ class RayPlayer:
         agent: A control, or a local model.
         weights: Hash of the model's files here, or None.
         sampling: Of the replies.
+        stop: Texts at which replies end.
     """
 
     def __init__(
-        self, cluster: RayCluster, agent: str, weights: str | None, sampling: SamplingSettings
-    ) -> None:
+        self, cluster: RayCluster, agent: str, weights: str | None, sampling: SamplingSettings,
+        stop: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self._cluster = cluster
-        self._agent = (agent, weights, sampling)
+        self._agent = (agent, weights, sampling, tuple(stop))
         self.batch_size: int = cluster.call(_batch_size, *self._agent)
 
     def play_chunks(
@@ -212,30 +215,36 @@ def players_on(
     players: dict[str, Player] = {**make_policies(here, sampling, remote)}
     for name, weights in agents.items():
         if name not in here:
-            players[name] = RayPlayer(cluster, name, weights, sampling)
+            players[name] = RayPlayer(cluster, name, weights, sampling, remote.settings.stop)
     return players
 
 
 @lru_cache(maxsize=1)
-def _policy(agent: str, weights: str | None, sampling: SamplingSettings) -> Policy:
+def _policy(
+    agent: str, weights: str | None, sampling: SamplingSettings, stop: tuple[str, ...]
+) -> Policy:
     """Load an agent; a process that plays several of its chunks loads it once."""
     import_from_environment()
     if weights is not None and weights_of(agent) != weights:
         raise RagenError(
             f"the files of '{agent}' differ from those of the machine that began the run"
         )
-    return cast("Policy", make_policies([agent], sampling, Remote())[agent])
+    remote = Remote(EndpointSettings(stop=list(stop)))
+    return cast("Policy", make_policies([agent], sampling, remote)[agent])
 
 
-def _batch_size(agent: str, weights: str | None, sampling: SamplingSettings) -> int:
-    return _policy(agent, weights, sampling).batch_size
+def _batch_size(
+    agent: str, weights: str | None, sampling: SamplingSettings, stop: tuple[str, ...]
+) -> int:
+    return _policy(agent, weights, sampling, stop).batch_size
 
 
 def _play(
     agent: str,
     weights: str | None,
     sampling: SamplingSettings,
+    stop: tuple[str, ...],
     chunk: list[EpisodeKey],
     suite: Suite,
 ) -> list[Episode]:
-    return play_chunk(_policy(agent, weights, sampling), chunk, suite)
+    return play_chunk(_policy(agent, weights, sampling, stop), chunk, suite)

@@ -245,6 +245,11 @@ def notes(run: Run) -> list[str]:
     lines += [note for task in run.config.suite.tasks for note in _optimum_note(run, task)]
     lines += control_notes(run.config.suite.tasks)
     lines += [
+        f"replies of {agent.name} end at {', '.join(map(repr, agent.asked.stop))}, the texts of --stop"
+        for agent in run.config.agents
+        if agent.asked.stop
+    ]
+    lines += [
         f"the token counts of {agent} are estimates"
         for agent in dict.fromkeys(agent for agent, _ in run.samples)
         if _has_estimates(run, agent)

@@ -102,7 +102,7 @@ class Pages:
             suite_version=SUITE_VERSION, described=described, levels=LEVELS,
             training_words=training_words, prompt_words=prompt_words, prompt_settings=prompt_settings,
             prompts=self._prompts,
-            endpoint_words=endpoint_words, endpoint_options=endpoint_options,
+            agent_words=agent_words, agent_options=agent_options,
             control_names=CONTROLS,
         )  # fmt: skip
 
@@ -230,26 +230,26 @@ class Pages:
         target.write_text(text, encoding="utf-8")
 
 
-def endpoint_words(endpoint: EndpointSettings) -> list[str]:
+def agent_words(asked: EndpointSettings) -> list[str]:
     """Return in words what requests have besides the sampling, such as ``stop ["###"]``."""
-    words = [f"stop {json.dumps(endpoint.stop)}"] if endpoint.stop else []
-    if endpoint.extra_body:
-        words.append(f"every request merged with {json.dumps(endpoint.extra_body)}")
-    if endpoint.tools:
+    words = [f"stop {json.dumps(asked.stop)}"] if asked.stop else []
+    if asked.extra_body:
+        words.append(f"every request merged with {json.dumps(asked.extra_body)}")
+    if asked.tools:
         words.append("acts by tool calls")
-    if endpoint.system == "merge":
+    if asked.system == "merge":
         words.append("the system message is part of the first user message")
     return words
 
 
-def endpoint_options(endpoint: EndpointSettings) -> list[str]:
+def agent_options(asked: EndpointSettings) -> list[str]:
     """Return the options of ``ragen bench`` that make these settings, quoted for a shell."""
-    words = [word for text in endpoint.stop for word in ("--stop", _quoted(text))]
-    if endpoint.extra_body:
-        words += ["--extra-body", shlex.quote(json.dumps(endpoint.extra_body))]
-    if endpoint.tools:
+    words = [word for text in asked.stop for word in ("--stop", _quoted(text))]
+    if asked.extra_body:
+        words += ["--extra-body", shlex.quote(json.dumps(asked.extra_body))]
+    if asked.tools:
         words.append("--tools")
-    if endpoint.system == "merge":
+    if asked.system == "merge":
         words.append("--system merge")
     return words
 

@@ -112,7 +112,7 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
         )
     played = next(agent for agent in config.agents if agent.name == side.agent)
     endpoint = published_settings(played.endpoint)
-    agent = AgentEntry(name=about.name, weights=played.weights, endpoint=endpoint)
+    agent = AgentEntry(name=about.name, weights=played.weights, endpoint=endpoint, stop=played.stop)
     renamed = RunConfig(agents=[agent], suite=config.suite)
     episodes = _episodes(side, about.name)
     missing = len(renamed.keys) - len(episodes)

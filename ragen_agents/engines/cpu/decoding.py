@@ -1,6 +1,6 @@
 """Sample from a causal language model, many rows at once, each with a seed of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -157,6 +157,8 @@ class Decoder:
     max_tokens: int
     precision: torch.dtype | None = None
     """Arithmetic of the passes (autocast), by default that of the weights."""
+    ends_with_stop: Callable[[Tensor], Tensor] | None = None
+    """Returns which rows of tokens, (n, steps) int64, end with a stop text; None without such texts."""
 
     @property
     def reads_in_parts(self) -> bool:
@@ -188,7 +190,9 @@ class Decoder:
     def _sample(self, batch: Batch, logits: Tensor, seeds: Sequence[int]) -> Replies:
         """Sample until all rows have ended; between checks nothing waits for the device."""
         device = logits.device
-        replies = Replies(len(seeds), self.max_tokens, self.stop_token_ids, device)
+        replies = Replies(
+            len(seeds), self.max_tokens, self.stop_token_ids, device, self.ends_with_stop
+        )
         own = [np.random.default_rng(seed).random(self.max_tokens) for seed in seeds]
         draws = torch.from_numpy(np.stack(own, axis=1)).to(device)
         every = _STEPS_BETWEEN_CHECKS["cpu" if device.type == "cpu" else "other"]

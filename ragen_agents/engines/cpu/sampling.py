@@ -1,6 +1,6 @@
 """Draw tokens from logits and collect them, on their device and without waiting for it."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -87,16 +87,20 @@ class Replies:
         max_tokens: Most tokens of a row.
         stop_token_ids: Tokens that end a row.
         device: Of the model.
+        ends_with_stop: Returns which rows of tokens, (n, steps) int64, end with a stop text.
     """
 
     def __init__(
-        self, rows: int, max_tokens: int, stop_token_ids: Collection[int], device: torch.device
-    ) -> None:
+        self, rows: int, max_tokens: int, stop_token_ids: Collection[int], device: torch.device,
+        ends_with_stop: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        self._ends_with_stop = ends_with_stop
         self._stops = torch.tensor(sorted(stop_token_ids), dtype=torch.int64, device=device)
         self._tokens = torch.zeros(max_tokens, rows, dtype=torch.int64, device=device)
         self._logprobs = torch.zeros(max_tokens, rows, device=device)
         self._entropies = torch.zeros(max_tokens, rows, device=device)
         self._open = torch.ones(rows, dtype=torch.bool, device=device)
+        self._counts = torch.zeros(rows, dtype=torch.int64, device=device)
         self._steps = 0
 
     def write(self, rows: Tensor, drawn: Drawn) -> None:
@@ -104,8 +108,12 @@ class Replies:
         self._tokens[self._steps].index_copy_(0, rows, drawn.tokens)
         self._logprobs[self._steps].index_copy_(0, rows, drawn.logprobs)
         self._entropies[self._steps].index_copy_(0, rows, drawn.entropies)
-        self._open.index_copy_(0, rows, self.are_open(rows) & ~self._stopped(drawn.tokens))
         self._steps += 1
+        is_open, stopped = self.are_open(rows), self._stopped(drawn.tokens)
+        if self._ends_with_stop is not None:
+            stopped |= self._ends_with_stop(self._tokens[: self._steps].index_select(1, rows).t())
+        self._counts.index_add_(0, rows, is_open.long())
+        self._open.index_copy_(0, rows, is_open & ~stopped)
 
     def last(self, rows: Tensor) -> Tensor:
         """Return the tokens of some rows in the last step."""
@@ -117,9 +125,7 @@ class Replies:
 
     def counts(self) -> Tensor:
         """Return the number of tokens of each row, (rows,)."""
-        stopped = self._stopped(self._tokens[: self._steps])
-        first = stopped.to(torch.uint8).argmax(dim=0) + 1
-        return torch.where(self._open, self._steps, first)
+        return self._counts
 
     def samples(self) -> list[Sample]:
         """Return the sample of each row."""

@@ -101,13 +101,18 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def sampling_fields(
-    seed: int, temperature: float, max_tokens: int, stop_token_ids: Iterable[int]
+    seed: int,
+    temperature: float,
+    max_tokens: int,
+    stop_token_ids: Iterable[int],
+    stop: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the fields of vLLM's sampling parameters; all that a server could default is given."""
     return {
         "seed": seed, "temperature": temperature, "max_tokens": max_tokens, "top_p": 1.0, "top_k": 0,
         "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
-        "stop_token_ids": sorted(stop_token_ids), "logprobs": 0, "detokenize": False,
+        "stop_token_ids": sorted(stop_token_ids), "logprobs": 0, "detokenize": bool(stop),
+        **({"stop": list(stop), "skip_special_tokens": False} if stop else {}),
     }  # fmt: skip
 
 

@@ -19,7 +19,11 @@ class VllmEngine:
     group share, are read once: vLLM finds them in its prefix cache by itself.
     """
 
-    def __init__(self, model: LocalModel, stop_token_ids: frozenset[int], max_tokens: int) -> None:
+    def __init__(
+        self, model: LocalModel, stop_token_ids: frozenset[int], max_tokens: int,
+        stop: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self._stop = stop
         self.version = 0
         self._again = 0
         self._model, self._stop_token_ids, self._max_tokens = model, stop_token_ids, max_tokens
@@ -36,8 +40,9 @@ class VllmEngine:
             name = str(next(self._names))
             self._asked[name] = request
             fields = sampling_fields(
-                request.seed, request.temperature, self._max_tokens, self._stop_token_ids
-            )
+                request.seed, request.temperature, self._max_tokens, self._stop_token_ids,
+                self._stop,
+            )  # fmt: skip
             self._model.add(name, request.ids, fields)
 
     def poll(self) -> list[Completion]:

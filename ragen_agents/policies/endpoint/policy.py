@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from ragen_agents.pictures import data_url
-from ragen_agents.policies.base import Reply, Request, Sampling, merge_system
+from ragen_agents.policies.base import Reply, Request, Sampling, closed, merge_system
 from ragen_agents.policies.endpoint.client import Answer, Client
 from ragen_agents.policies.endpoint.errors import (
     EmptyAnswerError,
@@ -37,7 +37,6 @@ _PROBE_RETRIES: Final = 2
 _SEEDS: Final = 1 << 31
 """Seeds of more than 31 bits are not taken by every server."""
 _CHARACTERS_PER_TOKEN: Final = 4
-_CLOSING: Final = "</answer>"
 _CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": False}
 """Fields by which vLLM and SGLang continue the last message; others do so by themselves."""
 
@@ -125,7 +124,7 @@ class EndpointPolicy:
         self._continue = {k: v for k, v in _CONTINUE.items() if k not in settings.extra_body}
         self._tools = settings.tools
         self._merges = settings.system == "merge"
-        self._closes = any(stop.strip().casefold() == _CLOSING for stop in settings.stop)
+        self._stop = settings.stop
         self._max_retries = connection.max_retries
         self._client = Client(settings.base_url, key, connection)
         self._gate = Gate(connection.concurrency)
@@ -155,8 +154,8 @@ class EndpointPolicy:
         except (TroubleError, RejectedError, ForbiddenError) as error:
             await self._check_endpoint(request, body, error)
             raise RequestFailedError(str(error)) from None
-        if self._closes and not answer.cut_off:
-            answer = replace(answer, text=_closed(answer.text))
+        if not answer.cut_off:
+            answer = replace(answer, text=closed(answer.text, self._stop))
         return _reply(request, answer, seconds)
 
     def _with_tools(self, request: Request, messages: list[dict[str, Any]]) -> dict[str, Any]:
@@ -293,12 +292,6 @@ def _content(text: str, picture: Any) -> list[dict[str, Any]]:
         {"type": "text", "text": text},
         {"type": "image_url", "image_url": {"url": data_url(picture)}},
     ]
-
-
-def _closed(text: str) -> str:
-    """Return a reply with the tag at which the server stopped, and which it left out."""
-    lower = text.casefold()
-    return text + _CLOSING if lower.rfind("<answer>") > lower.rfind(_CLOSING) else text
 
 
 def _reply(request: Request, answer: Answer, seconds: float) -> Reply:

@@ -23,6 +23,9 @@ _SHORTEST: Final = 8
 """Shorter ones are words that stand for no key, such as EMPTY, and may well be part of a reply."""
 
 
+StopTexts = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=16)]
+
+
 class EndpointSettings(BaseModel):
     """Settings that decide an endpoint's replies, besides the model, its sampling and the seed."""
 
@@ -32,7 +35,7 @@ class EndpointSettings(BaseModel):
     """Where ``/chat/completions`` is; see `check_base_url`."""
     also_at: list[str] = Field(default=[], exclude_if=lambda urls: not urls)
     """Where it was when the run was resumed elsewhere; omitted if nowhere. An address decides no reply."""
-    stop: list[Annotated[str, Field(min_length=1)]] = Field(default=[], max_length=16)
+    stop: StopTexts = []
     """Texts at which the model stops."""
     extra_body: dict[str, JsonValue] = {}
     """Merged into every request (RFC 7396): null takes a field out, an object is merged."""
