@@ -4,6 +4,9 @@ import json
 
 import pytest
 from ragen_bench.__main__ import main
+from ragen_bench.config.run_config import agent_entries
+
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 
 AGENTS = """
 import asyncio
@@ -100,6 +103,12 @@ def test_a_match_goes_on_too(tmp_path):
 def test_options_that_no_agent_reads_are_refused(option, said, agent, capsys):
     assert main(["bench", "--agent", agent, "--game", "Bandit", "--out", "run", *option]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_stop_texts_are_those_of_models_alone():
+    entries = agent_entries(["random", "starter", "openai:m"], EndpointSettings(stop=["x"]))
+    assert [entry.stop for entry in entries] == [[], ["x"], []]
+    assert [entry.asked.stop for entry in entries] == [[], ["x"], ["x"]]
 
 
 @pytest.mark.parametrize(

@@ -267,9 +267,11 @@ def test_an_entry_says_what_an_endpoint_was_asked(run, tmp_path):
     assert words[-1] == "--tools"
 
 
-def test_an_entry_says_at_what_texts_a_local_model_ends(run, tmp_path):
+def test_an_entry_says_at_what_texts_a_local_model_ends(run, tmp_path, capsys):
     agent = {"name": "mine", "weights": "0" * 64, "stop": ["</answer>"]}
     stopped, entries, site = renamed(run, tmp_path, agent), tmp_path / "entries", tmp_path / "site"
+    assert main(["show", str(stopped)]) == 0
+    assert "note: replies of mine end at '</answer>'" in capsys.readouterr().out
     options = ["--about", about(tmp_path), "--entries", str(entries)]
     assert main(["submit", str(stopped), *options]) == 0
     built = ["--entries", str(entries), "--results", str(tmp_path), "--out", str(site)]
