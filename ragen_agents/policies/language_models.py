@@ -146,14 +146,12 @@ class TransformersPolicy(LanguageModelPolicy):
         stops = stop_token_ids(model.generation_config, self._tokenizer)
         self._template = ChatTemplate(self._tokenizer, stops)
         pad = self._tokenizer.pad_token_id or 0
-        ends_with_stop = (
-            partial(StopStringCriteria(self._tokenizer, list(sampling.stop)), scores=None)
-            if sampling.stop
-            else None
-        )
+        criteria: Any = None
+        if sampling.stop:
+            criteria = StopStringCriteria(self._tokenizer, list(sampling.stop))
         self._decoder = Decoder(
             model, stops, pad, sampling.temperature, sampling.max_tokens,
-            ends_with_stop=ends_with_stop,
+            ends_with_stop=None if criteria is None else partial(criteria, scores=None),
         )  # fmt: skip
         self._prefix_cache = PrefixCache()
 
