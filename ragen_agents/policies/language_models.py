@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from transformers import (
@@ -148,7 +148,7 @@ class TransformersPolicy(LanguageModelPolicy):
         pad = self._tokenizer.pad_token_id or 0
         criteria: Any = None
         if sampling.stop:
-            criteria = StopStringCriteria(self._tokenizer, list(sampling.stop))
+            criteria = cast(Any, StopStringCriteria(self._tokenizer, list(sampling.stop)))
         self._decoder = Decoder(
             model, stops, pad, sampling.temperature, sampling.max_tokens,
             ends_with_stop=None if criteria is None else partial(criteria, scores=None),

@@ -245,7 +245,7 @@ def notes(run: Run) -> list[str]:
     lines += [note for task in run.config.suite.tasks for note in _optimum_note(run, task)]
     lines += control_notes(run.config.suite.tasks)
     lines += [
-        f"replies of {agent.name} end at {', '.join(map(repr, agent.asked.stop))}, the texts of --stop"
+        f"replies of {agent.name} end at {', '.join(map(repr, agent.asked.stop))} (--stop)"
         for agent in run.config.agents
         if agent.asked.stop
     ]
