@@ -38,7 +38,8 @@ def results_table(report: Report, picture: str) -> str:
         parts += [f"{report.second_table[0]}:", markdown(report.second_table[1]).strip()]
     else:
         numbers = report.table if report.matrix is None else report.matrix[1]
-        parts.append(_shortened(markdown(numbers), _LEFT_OUT).replace(", %", ""))
+        table = _shortened(markdown(numbers), _LEFT_OUT).replace(", %", "").replace(" / ", "/")
+        parts.append(re.sub(r"(\w+) → \1\b", r"\1", table))
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,9 +1,9 @@
-"""Write the tables of scores in docs/scores.md and docs/starter.md.
+"""Write the table of scores in docs/scores.md.
 
     ragen bench --agent random --agent starter --agent oracle --suite core --out RUN
     python docs/write_scores.py RUN
 
-The tables stand between the comments ``begin: scores`` and ``end: scores``.
+The table stands between the comments ``begin: scores`` and ``end: scores``.
 """
 
 import re
@@ -19,17 +19,12 @@ LEFT_OUT = ("n", "effective\n%", "tokens", "s per\nepisode")
 
 
 def main(run: Path) -> None:
-    """Write both tables from a run."""
+    """Write the table from a run."""
     grid = score_grid(summarise(read_run(run)))
     for name in LEFT_OUT:
         grid = grid.without(name)
     grid = Grid([NAMES.get(name, name) for name in grid.header], grid.rows, grid.left)
     write(ROOT / "docs" / "scores.md", named_once(grid))
-    starter = [row for row in grid.rows if row[1] == "starter"]
-    shown = Grid(grid.header, starter, 2)
-    for name in ("agent", "return", "turns"):
-        shown = shown.without(name)
-    write(ROOT / "docs" / "starter.md", shown)
 
 
 def named_once(grid: Grid) -> Grid:
