@@ -152,5 +152,5 @@ def test_the_messages_that_troubleshooting_explains_exist():
 
 
 def test_intervals_in_tables_do_not_break(site):
-    table = (site / "reproduction.html").read_text(encoding="utf-8").partition("<table")[2]
+    table = (site / "reproduction-tables.html").read_text(encoding="utf-8").partition("<table")[2]
     assert re.search(r"\[[+-][\d.]+,(&nbsp;|\xa0)[+-][\d.]+\]", table)
