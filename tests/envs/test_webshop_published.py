@@ -189,25 +189,20 @@ def test_published_data_do_not_depend_on_the_process(folder):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("items_shuffle_1000.json", "{", "is not JSON"),
+        ("items_shuffle_1000.json", "{", "is not of the published form .JSONDecodeError"),
         ("items_shuffle_1000.json", "{}", "must be a list of products"),
         ("items_shuffle_1000.json", "[]", "holds no products"),
-        ("items_shuffle_1000.json", "[3]", "product 0 must be an object with a text 'asin'"),
-        ("items_shuffle_1000.json", '[{"asin": "B1", "name": 3}]', r"\(B1\): 'name' must be a text"),
+        ("items_shuffle_1000.json", "[3]", "product 0 is not of the published form"),
+        ("items_shuffle_1000.json", '[{"asin": "B1", "name": 3}]', "product 0 is not of"),
         (
             "items_shuffle_1000.json", '[{"asin": "B1", "customization_options": {"a": [1]}}]',
-            "the option 'a' must be a list",
-        ),
-        (
-            "items_shuffle_1000.json", json.dumps([{"asin": "B1", "pricing": "$" + "9" * 400}]),
-            r"\(B1\): 'pricing' must be a price",
+            "product 0 is not of",
         ),
         ("items_ins_v2_1000.json", "[]", "must be an object by product"),
-        ("items_ins_v2_1000.json", '{"B01": "x"}', "attributes of B01 must be an object"),
-        ("items_ins_v2_1000.json", '{"B01": {"instruction": 3}}', "'instruction' must be a text"),
+        ("items_ins_v2_1000.json", '{"B01": "x"}', "is not of"),
+        ("items_ins_v2_1000.json", '{"B01": {"instruction": 3}}', "instruction of B01 is not of"),
         ("items_ins_v2_1000.json", "{}", "no instruction for any of its products"),
-        ("items_human_ins.json", '{"B01": [{}]}', "with an 'instruction'"),
-        ("items_human_ins.json", '{"B01": {"instruction": "x"}}', "must have a list of objects"),
+        ("items_human_ins.json", '{"B01": [3]}', "instruction of B01 is not of"),
     ],
 )  # fmt: skip
 def test_malformed_data_are_named(folder, name, text, message):

@@ -13,10 +13,11 @@ most 1,000 synthetic goals; spaces in the names and values of options are single
 """
 
 import json
-import math
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from itertools import islice
 from itertools import product as combinations
 from pathlib import Path
 from typing import Any, Final
@@ -47,12 +48,12 @@ def read_shop(folder: Path) -> Catalogue:
     Raises:
         RagenError: A file is missing or is not of the published form.
     """
-    items = _read(folder, PRODUCTS, list)
-    attributes = _read(folder, ATTRIBUTES, dict)
+    items, attributes = _read(folder, PRODUCTS, list), _read(folder, ATTRIBUTES, dict)
     products: dict[str, Product] = {}
     for place, item in enumerate(items):
-        made = _product(item, attributes, f"{folder.name}, product {place}")
-        products.setdefault(made.id, made)
+        with _naming(f"{folder.name}, product {place}"):
+            made = _product(item, attributes)
+            products.setdefault(made.id, made)
     if not products:
         raise RagenError(f"{folder} holds no products")
     return Catalogue(list(products.values()), (read_shop, (folder,)), published=True)
@@ -69,86 +70,69 @@ def read_goals(folder: Path) -> tuple[Goal, ...]:
     human = (folder / HUMAN).exists()
     table = _read(folder, (HUMAN,) if human else ATTRIBUTES, dict)
     make = _human_goals if human else _synthetic_goals
-    goals = tuple(goal for each in shop for goal in make(each, table.get(each.id)))
+    goals: list[Goal] = []
+    for product in shop:
+        with _naming(f"{folder.name}, instruction of {product.id}"):
+            goals += make(product, table[product.id]) if product.id in table else ()
     if not goals:
         raise RagenError(f"{folder} holds no instruction for any of its products")
-    return goals
+    return tuple(goals)
 
 
 def _read(folder: Path, names: tuple[str, ...], kind: type) -> Any:
     path = next((folder / name for name in names if (folder / name).is_file()), None)
     if path is None:
         raise RagenError(f"{folder} has no file {' or '.join(names)}")
-    try:
+    with _naming(path):
         content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise RagenError(f"{path} is not JSON: {error}") from error
     if not isinstance(content, kind):
         wanted = "a list of products" if kind is list else "an object by product"
         raise RagenError(f"{path} must be {wanted}, but is a {type(content).__name__}")
     return content
 
 
-def _product(item: Any, attributes: dict[str, Any], where: str) -> Product:
-    if not isinstance(item, dict) or not isinstance(item.get("asin"), str) or not item["asin"]:
-        raise RagenError(f"{where} must be an object with a text 'asin'")
-    where = f"{where} ({item['asin'][:20]})"
-    title = " ".join(_text(item, "name", where).split())
-    about = attributes.get(item["asin"])
-    query = _text(item, "query", where).lower().strip()
-    path = tuple(
-        part.strip() for part in _text(item, "product_category", where).split("›") if part.strip()
-    )
+@contextmanager
+def _naming(what: object) -> Iterator[None]:
+    """Name what is not of the published form, whichever way reading it fails."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise RagenError(f"{what} is not of the published form ({reason})") from error
+
+
+def _product(item: dict[str, Any], attributes: dict[str, Any]) -> Product:
+    asin: str = item["asin"]
+    title = " ".join((item.get("name") or "").split())
+    query = (item.get("query") or "").lower().strip()
+    parts = (item.get("product_category") or "").split("›")
+    path = tuple(part.strip() for part in parts if part.strip())
     return Product(
-        id=item["asin"],
+        id=asin,
         title=title,
         category=path,
         nouns=_nouns(title, path, query),
-        attributes=_texts(about, "attributes", where) if isinstance(about, dict) else (),
-        options=_options(item.get("customization_options"), where),
-        price=_price(item.get("pricing"), item["asin"], where),
+        attributes=_texts(attributes.get(asin, {}).get("attributes")),
+        options=_options(item.get("customization_options") or {}),
+        price=_price(item.get("pricing"), asin),
         rating=0.0,
-        description=_text(item, "full_description", where),
-        bullets=_texts(item, "small_description", where),
+        description=item.get("full_description") or "",
+        bullets=_texts(item.get("small_description")),
         reviews=(),
-        family=item["asin"],
+        family=asin,
         query=query,
     )
 
 
-def _text(item: dict[str, Any], name: str, where: str) -> str:
-    value = item.get(name) or ""
-    if not isinstance(value, str):
-        raise RagenError(f"{where}: '{name}' must be a text, but is {value!r:.60}")
-    return value
+def _texts(given: Any) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(map(str, given or ()))
 
 
-def _texts(item: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
-    value = item.get(name) or []
-    value = [value] if isinstance(value, str) else value
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise RagenError(f"{where}: '{name}' must be a list of texts, but is {value!r:.60}")
-    return tuple(value)
-
-
-def _options(given: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _options(given: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the options: names and values in lower case, a slash within a value set apart."""
-    if not given:
-        return ()
-    if not isinstance(given, dict):
-        raise RagenError(
-            f"{where}: 'customization_options' must be an object, but is {given!r:.60}"
-        )
     options = []
-    for name, contents in given.items():
-        rows = contents or []
-        if not isinstance(rows, list) or not all(
-            isinstance(row, dict) and isinstance(row.get("value"), str) for row in rows
-        ):
-            raise RagenError(
-                f"{where}: the option '{name}' must be a list of objects with a 'value'"
-            )
-        values = dict.fromkeys(filter(None, (_option_text(row["value"]) for row in rows)))
+    for name, rows in given.items():
+        values = dict.fromkeys(filter(None, (_option_text(row["value"]) for row in rows or ())))
         if values:
             options.append((_option_text(name), tuple(values)))
     return tuple(options)
@@ -159,13 +143,11 @@ def _option_text(text: str) -> str:
     return " ".join(text.replace("/", " | ").lower().split())
 
 
-def _price(given: Any, asin: str, where: str) -> float:
+def _price(given: Any, asin: str) -> float:
     """Return one price: that given, or, of a range, one fixed by a hash of the id."""
     amounts = [float(each.replace(",", "")) for each in _AMOUNT.findall(str(given or ""))]
     if not amounts:
         return _DEFAULT_PRICE
-    if not all(map(math.isfinite, amounts)):
-        raise RagenError(f"{where}: 'pricing' must be a price in dollars, but is {given!r:.60}")
     low, high = min(amounts[:2]), max(amounts[:2])
     share = hashed(f"webshop price {asin}") % 1_000_001 / 1_000_000
     return round(low + (high - low) * share, 2)
@@ -183,43 +165,27 @@ def _stem(word: str) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
-def _human_goals(product: Product, rows: Any) -> Iterator[Goal]:
-    if not isinstance(rows, list | None):
-        raise RagenError(f"{HUMAN}: {product.id} must have a list of objects, but has {rows!r:.60}")
-    for row in rows or ():
-        if not isinstance(row, dict) or not isinstance(row.get("instruction"), str):
-            raise RagenError(
-                f"{HUMAN}: {product.id} must have a list of objects with an 'instruction'"
-            )
-        attributes = _texts(row, "instruction_attributes", product.id)
-        chosen = _texts(row, "instruction_options", product.id)
+def _human_goals(product: Product, rows: list[dict[str, Any]]) -> Iterator[Goal]:
+    for row in rows:
+        attributes = _texts(row.get("instruction_attributes"))
         if attributes:
+            chosen = _texts(row.get("instruction_options"))
             options = tuple(("", _option_text(value)) for value in chosen)
             yield _goal(product, attributes, options, row["instruction"])
 
 
-def _synthetic_goals(product: Product, about: Any) -> Iterator[Goal]:
-    if about is None:
-        return
-    words, attributes = _instruction(product, about)
+def _synthetic_goals(product: Product, about: dict[str, Any]) -> Iterator[Goal]:
+    words = (about.get("instruction") or "").strip(". ")
+    attributes = _texts(about.get("instruction_attributes"))
     if not words or not attributes:
         return
     ordered = sorted(product.options)
     names = [name for name, _ in ordered]
     chosen = combinations(*(values for _, values in ordered))
-    for _, values in zip(range(MOST_COMBINATIONS), chosen, strict=False):
+    for values in islice(chosen, MOST_COMBINATIONS):
         options = tuple(zip(names, values, strict=True))
         wanted = ", and ".join(f"{name}: {value}" for name, value in options)
         yield _goal(product, attributes, options, words + (f" with {wanted}" if wanted else ""))
-
-
-def _instruction(product: Product, about: Any) -> tuple[str, tuple[str, ...]]:
-    """Return the synthetic instruction of a product, or "", and the attributes that it asks for."""
-    where = f"the attributes of {product.id}"
-    if not isinstance(about, dict):
-        raise RagenError(f"{where} must be an object, but are {about!r:.60}")
-    words = _text(about, "instruction", where).strip(". ")
-    return words, _texts(about, "instruction_attributes", where)
 
 
 def _goal(
