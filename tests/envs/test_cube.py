@@ -293,7 +293,7 @@ def test_one_turn_makes_one_level_of_one_split():
     (owner,) = {split_of(CubeEnv().key(scrambled([a]).text())) for a in range(6)}
     CubeEnv(scramble=1).reset(seed=0, options={"split": owner})
     for split in set(SPLITS) - {owner}:
-        with pytest.raises(GenerationError, match=r"scramble=1.*larger scramble"):
+        with pytest.raises(GenerationError, match="none of 10000 generated levels"):
             CubeEnv(scramble=1).reset(seed=0, options={"split": split})
 
 

@@ -137,7 +137,7 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
 
     def _start_drawn(self, split: str) -> None:
         names, self.rng.stream = generator.generate(self.rng.stream, split)
-        self.start("/".join(names))
+        self._load("/".join(names))
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
@@ -147,11 +147,6 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self._kinds = (RISKY, SAFE) if gamble == 0 else (SAFE, RISKY)
         self.chosen = None
         self.paid = None
-
-    @property
-    def level(self) -> str:
-        """The initial level of this episode in text form."""
-        return "/".join(self.names)
 
     def observe(self) -> NDArray[np.int64]:
         """Return the observation; see the base."""

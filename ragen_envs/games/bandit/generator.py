@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import NamedTuple, TypeVar
 
-from ragen_envs.levels.seeding import STREAM_MASK, advance, below, new_stream
+from ragen_envs.levels.seeding import STREAM_MASK, Rng, advance, below, new_stream
 
 _Item = TypeVar("_Item")
 
@@ -82,31 +82,21 @@ def every_pair(split: str) -> Iterator[tuple[str, str]]:
     Pairs come in rounds. A round holds each name once, in an order of its own; the next one pairs
     the same names otherwise. Of every two pairs, one shows the safe-sounding name first.
     """
-    names = arm_names()[split]
-    stream = new_stream(split, "pack bandit", 0)
-    safe, stream = _shuffled(names.safe, stream)
-    risky, stream = _shuffled(names.risky, stream)
+    names, rng = arm_names()[split], Rng(new_stream(split, "pack bandit", 0))
+    safe, risky = _shuffled(names.safe, rng), _shuffled(names.risky, rng)
     count = len(safe)
-    shifts, stream = _shuffled(range(count), stream)
     number, swapped = 0, 0
-    for shift in shifts:
-        order, stream = _shuffled(range(count), stream)
-        for i in order:
+    for shift in _shuffled(range(count), rng):
+        for i in _shuffled(range(count), rng):
             pair = safe[i], risky[(i + shift) % count]
-            if number % 2 == 0:
-                stream = advance(stream)
-                swapped = below(stream, 2)
-            else:
-                swapped = 1 - swapped
+            swapped = rng.integers(2) if number % 2 == 0 else 1 - swapped
             yield pair[::-1] if swapped else pair
             number += 1
 
 
-def _shuffled(items: Sequence[_Item], stream: int) -> tuple[list[_Item], int]:
-    """Return the items in a random order and the advanced stream."""
+def _shuffled(items: Sequence[_Item], rng: Rng) -> list[_Item]:
     shuffled = list(items)
     for last in range(len(shuffled) - 1, 0, -1):
-        stream = advance(stream)
-        other = below(stream, last + 1)
+        other = rng.integers(last + 1)
         shuffled[last], shuffled[other] = shuffled[other], shuffled[last]
-    return shuffled, stream
+    return shuffled

@@ -13,6 +13,7 @@ from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.cube import generator, image, oracle, text
 from ragen_envs.games.cube.dynamics import ACTION_NAMES, COLORS, is_solved, turned
 from ragen_envs.games.cube.symmetry import cube_key
+from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 
 MAX_SCRAMBLE = 100
@@ -107,18 +108,15 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         """Return the key of a level in text form, in [0, 2^63)."""
         return cube_key(text.decode_level(level))
 
-    def _start_drawn(self, split: str) -> None:
-        self.state, self.rng.stream = generator.generate(self.scramble, self.rng.stream, split)
-        self._initial = self.state
+    def draw_level(self, rng: Rng) -> str:
+        """Return a scrambled cube that is not solved again."""
+        while is_solved(state := generator.scrambled(self.scramble, rng)):
+            pass
+        return text.encode_level(state)
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
-        self._initial = self.state = text.decode_level(level)
-
-    @property
-    def level(self) -> str:
-        """The initial level of this episode in text form."""
-        return text.encode_level(self._initial)
+        self.state = text.decode_level(level)
 
     def observe(self) -> NDArray[np.int64]:
         """Return the observation; see the base."""

@@ -1,47 +1,24 @@
 """Scrambled cubes from a stream: random quarter turns from the solved cube, none undone by the next."""
 
 from collections.abc import Iterator
-from typing import Final
 
-from ragen_envs.errors import GenerationError
-from ragen_envs.games.cube.dynamics import ACTION_NAMES, SOLVED, is_solved, turned
+from ragen_envs.games.cube.dynamics import ACTION_NAMES, SOLVED, turned
 from ragen_envs.games.cube.pieces import normal
 from ragen_envs.games.cube.symmetry import cube_key, symmetries
 from ragen_envs.games.cube.text import encode_level
-from ragen_envs.levels.seeding import advance, below, new_stream
+from ragen_envs.levels.seeding import Rng, new_stream
 from ragen_envs.levels.splits import split_of
 
-MAX_ATTEMPTS: Final = 2000
 
-
-def attempt(scramble: int, stream: int) -> tuple[bytes, int]:
-    """Scramble a cube once; return it, which may be solved again, and the advanced stream."""
-    stream = advance(stream)
-    action = below(stream, 6)
+def scrambled(scramble: int, rng: Rng) -> bytes:
+    """Return a cube after so many random turns, which may be solved again."""
+    action = rng.integers(6)
     state = turned(SOLVED, action)
     for _ in range(scramble - 1):
-        stream = advance(stream)
-        back, pick = action ^ 1, below(stream, 5)
+        back, pick = action ^ 1, rng.integers(5)
         action = pick + (pick >= back)
         state = turned(state, action)
-    return state, stream
-
-
-def generate(scramble: int, stream: int, split: str) -> tuple[bytes, int]:
-    """Scramble cubes until one is not solved and belongs to the split; also return the stream.
-
-    Raises:
-        GenerationError: No such cube within ``MAX_ATTEMPTS`` scrambles: a few turns make only a few
-            levels, and all of them may belong to other splits.
-    """
-    for _ in range(MAX_ATTEMPTS):
-        state, stream = attempt(scramble, stream)
-        if not is_solved(state) and split_of(cube_key(state)) == split:
-            return state, stream
-    raise GenerationError(
-        f"no level of split '{split}' with scramble={scramble} in {MAX_ATTEMPTS} scrambles; "
-        "use a larger scramble"
-    )
+    return state
 
 
 def levels(scramble: int) -> dict[int, bytes]:
@@ -67,11 +44,9 @@ def levels(scramble: int) -> dict[int, bytes]:
 
 def every_level(scramble: int, split: str) -> Iterator[str]:
     """Yield every level of the split once in a random order, each held and mirrored in a random way."""
-    stream = new_stream(split, f"pack cube-{scramble}", 0)
+    rng = Rng(new_stream(split, f"pack cube-{scramble}", 0))
     left = [state for key, state in sorted(levels(scramble).items()) if split_of(key) == split]
     while left:
-        stream = advance(stream)
-        state = left.pop(below(stream, len(left)))
-        stream = advance(stream)
-        image = symmetries()[below(stream, len(symmetries()))]
+        state = left.pop(rng.integers(len(left)))
+        image = rng.choice(symmetries())
         yield encode_level(normal(bytes(map(state.__getitem__, image))))

@@ -38,7 +38,6 @@ from ragen_envs.games.sokoban.dynamics import (
 from ragen_envs.games.sokoban.generator import generate
 from ragen_envs.games.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
 from ragen_envs.games.sokoban.level_key import SIDE, level_key
-from ragen_envs.games.sokoban.rooms import check_room
 from ragen_envs.games.sokoban.solver import solve
 from ragen_envs.levels.files import FileLevel, read_level_file
 from ragen_envs.levels.splits import TRAIN
@@ -142,8 +141,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
             boards, heights, widths = zip(*map(text.decode_level, self.own_levels), strict=True)
             self.height, self.width = max(heights), max(widths)
             self.boxes = max(board.count(BOX) + board.count(BOX_ON_TARGET) for board in boards)
-        else:
-            check_room(self.height, self.width, self.boxes)
         read_choice("generator", generator, GENERATORS)
         if search_depth is not None:
             search_depth = read_count("search_depth", search_depth, 3)

@@ -61,7 +61,7 @@ ROWS: Final = OWN + 3
 
 share(
     dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
-    rooms.place_targets, reverse_play._box_key, reverse_play._first_visit, reverse_play.apart,
+    rooms.place_targets, reverse_play._box_key, reverse_play.first_visit, reverse_play.apart,
     reverse_play._is_free, reverse_play.reverse_play, reverse_play.walk_away,
     generator.attempt, generator.draw, level_key._flood, level_key.room_key,
 )  # fmt: skip

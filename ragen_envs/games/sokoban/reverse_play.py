@@ -94,7 +94,7 @@ def reverse_play(
     depth = 0
     trail[0] = 0
     used = NOTES * (law.depth + 2)
-    trail[used] = _first_visit(table, ((key + 3 * weights[player]) & STREAM_MASK) | 1)
+    trail[used] = first_visit(table, ((key + 3 * weights[player]) & STREAM_MASK) | 1)
     while depth >= 0:
         top = NOTES * depth
         choice = trail[top]
@@ -127,7 +127,7 @@ def reverse_play(
         if pulled >= 0:
             moved -= _box_key(board, behind, weights, pulls[pulled])
             moved += _box_key(board, player, weights, 1)
-        slot = _first_visit(table, ((moved + 3 * weights[ahead]) & STREAM_MASK) | 1)
+        slot = first_visit(table, ((moved + 3 * weights[ahead]) & STREAM_MASK) | 1)
         if slot < 0:
             continue
         trail[used + nodes] = slot
@@ -180,7 +180,7 @@ def _box_key(board: Ints, cell: int, weights: Sequence[int], pulled: int) -> int
     return weights[cell] * (5 if pulled > 0 and board[cell] == TARGET else 1)
 
 
-def _first_visit(table: Ints, key: int) -> int:
+def first_visit(table: Ints, key: int) -> int:
     """Enter a key into the table and return its slot, or -1 if it was there."""
     mask = len(table) - 1
     slot = (key >> 20) & mask

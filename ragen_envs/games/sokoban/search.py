@@ -24,6 +24,7 @@ from ragen_envs.games.sokoban.dynamics import (
     offsets,
     reward_of,
 )
+from ragen_envs.games.sokoban.reverse_play import first_visit
 
 UNSOLVABLE: Final = -1
 """Length where a board has no solution within ``max_moves``."""
@@ -34,20 +35,7 @@ KEY: Final = 0
 LEFT: Final = 1
 LINK: Final = 2
 
-share(dynamics.move, dynamics.offsets, dynamics.approach, dynamics.reward_of)
-
-
-@jit
-def first_visit(table: Any, key: Any) -> bool:
-    """Enter a non-zero key into an open-addressing table of 2^k slots; False if it was there."""
-    mask = table.shape[0] - 1
-    slot = (key >> 20) & mask
-    while table[slot] != 0:
-        if table[slot] == key:
-            return False
-        slot = (slot + 1) & mask
-    table[slot] = key
-    return True
+share(dynamics.move, dynamics.offsets, dynamics.approach, dynamics.reward_of, first_visit)
 
 
 @jit
@@ -222,7 +210,7 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
             key = nodes[head, KEY] + 3 * (weights[ahead] - weights[player])
             if pushed != 0:
                 key += weights[pushed + off[action]] - weights[pushed]
-            if not first_visit(table, key | 1):
+            if first_visit(table, key | 1) < 0:
                 continue
             if count == states.shape[0]:
                 states, nodes = grown(states), grown(nodes)

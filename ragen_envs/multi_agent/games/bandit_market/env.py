@@ -114,9 +114,7 @@ class BanditMarketEnv(MultiAgentEnv):
         return generator.market_key(text.decode_level(level))
 
     def _start_fresh(self, split: str) -> None:
-        self.offers = self._fixed or ()
-        if self._fixed is None:
-            self.offers, self.rng.stream = generator.generate(self.arms, self.rng.stream, split)
+        self.offers = self._fixed or generator.generate(self.arms, self.rng, split)
         self.names = (*(name for name, _ in self.offers), text.PASS)
         self.choices = None
         self.pots = (0.0,) * self.arms

@@ -6,7 +6,7 @@ from typing import Final
 
 from ragen_envs.games.bandit.dynamics import Arm
 from ragen_envs.games.bandit.generator import arm_names
-from ragen_envs.levels.seeding import STREAM_MASK, advance, below
+from ragen_envs.levels.seeding import STREAM_MASK, Rng
 
 CHANCES: Final = (1.0, 0.5, 0.25)
 """Probabilities that an arm pays."""
@@ -17,19 +17,16 @@ Offer = tuple[str, Arm]
 """A named arm."""
 
 
-def generate(arms: int, stream: int, split: str) -> tuple[tuple[Offer, ...], int]:
-    """Draw the arms of a market, whose names belong to the split; return the advanced stream."""
+def generate(arms: int, rng: Rng, split: str) -> tuple[Offer, ...]:
+    """Draw the arms of a market, whose names belong to the split."""
     names = [name for sounding in arm_names()[split] for name in sounding]
     offers = []
     for _ in range(arms):
-        stream = advance(stream)
-        name = names.pop(below(stream, len(names)))
-        stream = advance(stream)
-        mean = (1 + below(stream, STEPS)) / 10
-        stream = advance(stream)
-        chance = CHANCES[below(stream, len(CHANCES))]
+        name = names.pop(rng.integers(len(names)))
+        mean = rng.integers(1, STEPS + 1) / 10
+        chance = rng.choice(CHANCES)
         offers.append((name, Arm(round(mean / chance, 10), chance)))
-    return tuple(offers), stream
+    return tuple(offers)
 
 
 def market_key(offers: Sequence[Offer]) -> int:

@@ -160,11 +160,9 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         return map_key(lake.tiles, height, width, *lake.starts)
 
     def _start_fresh(self, split: str) -> None:
-        lake = self._fixed
-        if lake is None:
-            lake, self.rng.stream = generator.generate(
-                self.height, self.width, self.p, self.players, self.rng.stream, split
-            )
+        lake = self._fixed or generator.generate(
+            self.height, self.width, self.p, self.players, self.rng, split
+        )
         self._lake = lake
         self.tiles = lake.tiles
         self.positions = list(lake.starts)

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from ragen_envs.errors import GenerationError
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, ways
 from ragen_envs.games.frozen_lake.generator import attempt, map_key
-from ragen_envs.levels.seeding import advance, below
-from ragen_envs.levels.splits import SPLITS, split_code
+from ragen_envs.levels.seeding import Rng
+from ragen_envs.levels.splits import split_of
 
 MAX_ATTEMPTS: Final = 5000
 
@@ -35,34 +35,25 @@ def distances(tiles: Sequence[int], height: int, width: int) -> dict[int, int]:
     return steps
 
 
-def generate(
-    height: int, width: int, p: float, players: int, stream: int, split: str
-) -> tuple[Lake, int]:
+def generate(height: int, width: int, p: float, players: int, rng: Rng, split: str) -> Lake:
     """Draw maps until one belongs to the split and has a fair start for everybody.
-
-    Returns:
-        The map and the advanced stream.
 
     Raises:
         GenerationError: No such map within ``MAX_ATTEMPTS`` draws.
     """
     tiles = bytearray(height * width)
-    wanted = SPLITS.index(split)
     for _ in range(MAX_ATTEMPTS):
-        start, stream = attempt(tiles, height, width, p, stream)
+        start, rng.stream = attempt(tiles, height, width, p, rng.stream)
         far = distances(tiles, height, width)
         if start not in far:
             continue
         equal = [cell for cell in far if far[cell] == far[start] and cell != start]
         if len(equal) < players - 1:
             continue
-        starts = [start]
-        for _ in range(players - 1):
-            stream = advance(stream)
-            starts.append(equal.pop(below(stream, len(equal))))
-        lake = Lake(bytes(tiles), tuple(starts))
-        if split_code(map_key(lake.tiles, height, width, *starts)) == wanted:
-            return lake, stream
+        others = [equal.pop(rng.integers(len(equal))) for _ in range(players - 1)]
+        lake = Lake(bytes(tiles), (start, *others))
+        if split_of(map_key(lake.tiles, height, width, *lake.starts)) == split:
+            return lake
     raise GenerationError(
         f"no {height}x{width} map with p={p} and {players} starts equally far from the goal in "
         f"{MAX_ATTEMPTS} draws; use a larger p or size"

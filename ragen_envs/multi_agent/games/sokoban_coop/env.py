@@ -10,7 +10,6 @@ from ragen_envs.game.arguments import read_count, read_text
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.sokoban.dynamics import BOX, BOX_ON_TARGET
 from ragen_envs.games.sokoban.level_key import level_key
-from ragen_envs.games.sokoban.rooms import check_room
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.board import MultiAgentBoardEnv
 from ragen_envs.multi_agent.games.sokoban_coop import generator, text
@@ -90,9 +89,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         self._fixed = None if level is None else text.decode_level(level)
         self.height = self.width = read_count("size", size, 5, 8)
         boxes = read_count("boxes", boxes, 1, 4)
-        if self._fixed is None:
-            check_room(self.height, self.width, boxes)
-        else:
+        if self._fixed is not None:
             board, movers, self.width = self._fixed
             self.height, players = len(board) // self.width, len(movers)
             boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
