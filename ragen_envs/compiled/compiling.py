@@ -36,28 +36,13 @@ _announced = threading.Event()
 
 @lru_cache(maxsize=256)
 def fingerprint(module: str) -> str:
-    """Return a hash of the sources that the functions of a module can be compiled from."""
+    """Return a hash of a game's folder and those that all games share: what its functions are compiled from."""
     digest = hashlib.sha256()
-    for path in _sources(module):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    own = Path(sys.modules[module].__file__ or "").parent
+    for folder in (_HERE, _HERE.parent / "levels", own):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
-
-
-def _sources(module: str) -> Iterator[Path]:
-    """Yield the files of a game's folder and those that all games share; of another package, all files."""
-    for folder in (_HERE, _HERE.parent / "levels"):
-        yield from sorted(folder.glob("*.py"))
-    package = module.partition(".")[0]
-    inside = package == __name__.partition(".")[0]
-    path = getattr(sys.modules[module if inside else package], "__file__", None)
-    if path is None:
-        return
-    if inside:
-        yield from sorted(Path(path).parent.glob("*.py"))
-    elif Path(path).name == "__init__.py":
-        yield from sorted(Path(path).parent.rglob("*.py"))
-    else:
-        yield Path(path)
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.game.text import COORDINATES, GRID, IMAGE, Symbols, TextFace
+from ragen_envs.game.text import COORDINATES, GRID, IMAGE, OwnText, Symbols
 
 _DEFECTS: Final[dict[str, str]] = {
     Defect.EMPTY: "empty reply",
@@ -99,7 +99,7 @@ def _invalid_reply(settings: ConversationSettings, in_words: bool) -> str:
     return f"{subject} {effects[settings.invalid]}."
 
 
-def state_text(face: TextFace, game: Any, form: str, symbols: Symbols) -> str:
+def state_text(face: OwnText, game: Any, form: str, symbols: Symbols) -> str:
     """Return the present state of an unwrapped game in the form of the setting ``observation``."""
     if form == IMAGE:
         if face.legend(symbols):

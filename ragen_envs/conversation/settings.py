@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.errors import RagenError
-from ragen_envs.game.arguments import read_count
+from ragen_envs.game.arguments import read_choice, read_count
 from ragen_envs.game.text import FORMATS, GRID, IMAGE
 
 HISTORIES: Final = ("full", "last", "none")
@@ -90,14 +90,11 @@ class ConversationSettings:
             ("invalid", INVALID_POLICIES),
             ("soft_defects", SOFT_DEFECT_POLICIES),
         ):
-            value = getattr(self, name)
-            if value not in choices:
-                raise RagenError(f"{name} is {value!r}, but must be one of {', '.join(choices)}")
+            read_choice(name, getattr(self, name), choices)
         penalty = self.format_penalty
         if not isinstance(penalty, Real) or not -math.inf < penalty <= 0:
             raise RagenError(f"format_penalty is {penalty!r}, but must be a number <= 0")
-        if not isinstance(penalty, int | float):
-            self._set("format_penalty", float(penalty))
+        self._set("format_penalty", float(penalty))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -142,14 +139,8 @@ def resolve_symbols(
         if symbols not in vocabularies:
             raise RagenError(f"symbols is {symbols!r}, but this game has {', '.join(vocabularies)}")
         return vocabularies[symbols]
-    if not isinstance(symbols, Mapping):
-        raise RagenError(f"symbols is {symbols!r}, but must be a name or a mapping")
     wanted = vocabularies["standard"]
     if set(symbols) != set(wanted):
-        if not wanted:
-            raise RagenError(
-                f"symbols is {symbols!r:.80}, but this game has no board and no symbols"
-            )
         raise RagenError(
             f"symbols has the cells {', '.join(map(str, symbols))}, but must have {', '.join(wanted)}"
         )

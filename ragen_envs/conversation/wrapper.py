@@ -44,7 +44,7 @@ from ragen_envs.game.base import GameEnv
 from ragen_envs.game.claims import Claim, FormFace, check_thought
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline
-from ragen_envs.game.text import IMAGE, TextFace, action_texts, explain
+from ragen_envs.game.text import IMAGE, OwnText, action_texts, explain
 from ragen_envs.game.word_game import WordGameEnv
 
 _Answer = TypeVar("_Answer")
@@ -116,7 +116,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         _check_env(env, self.settings)
         game: Any = env.unwrapped
         self._bare = game  # unwrapped is a chain of properties
-        self.face: TextFace = game.text
+        self.face: OwnText = game.text
         with named_errors(game):
             self.symbols = resolve_symbols(self.settings.symbols, self.face.vocabularies)
         self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)

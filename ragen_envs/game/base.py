@@ -21,7 +21,7 @@ from ragen_envs.game.arguments import read_choice, read_count
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.grids import oriented
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
-from ragen_envs.game.text import GRID, OwnText, TextFace
+from ragen_envs.game.text import GRID, OwnText
 from ragen_envs.levels import seeding
 from ragen_envs.levels.files import FileLevel
 from ragen_envs.levels.instances import has_pack, load_pack
@@ -101,7 +101,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     """The goal, the rules and the rewards in a few sentences."""
     action_names: tuple[str, ...] = ()
     """Names of the actions, in the order of their numbers."""
-    text: ClassVar[TextFace] = OwnText()
+    text: ClassVar[OwnText] = OwnText()
     """The text face; the default says ``rules``, ``action_names`` and what ``observe`` returns."""
     tile_set: ClassVar["TileSet | None"] = None
     """The pictures of the cells that the text face names, of a game on a board."""

@@ -22,51 +22,34 @@ Symbols = Mapping[str, str]
 """One printable character for the name of each kind of cell."""
 
 
-class TextFace(Protocol):
-    """The text of a game. Methods only read the env's current state.
+class OwnText:
+    """The text of a game: by default, what the game itself says of its rules, its actions and its state.
 
-    ``env`` is the unwrapped game; a face is a constant of the game's class and holds no state.
+    ``env`` is the unwrapped game, whose current state is only read; a face is a constant of the game's class
+    and holds no state.
     """
 
-    vocabularies: Mapping[str, Symbols]
+    vocabularies: Mapping[str, Symbols] = {"standard": {}}
     """Named symbol sets; "standard" always exists. Empty symbol sets for games without a board."""
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards in a few sentences."""
+        return str(env.rules)
 
-    def legend(self, symbols: Symbols) -> str:
+    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
         """Return one line that explains the symbols, or "" if the game has no board."""
+        return ""
 
     def actions(self, env: Any) -> tuple[str, ...]:
         """Return the names of the actions, in the order of the env's action numbers.
 
         For a game whose actions are words, the forms of its actions, such as ``click[name]``.
         """
-
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
-        """Return the current state in one of ``FORMATS``."""
-
-
-class OwnText:
-    """The text face of a game that says of itself what its rules, its actions and its state are."""
-
-    vocabularies: Mapping[str, Symbols] = {"standard": {}}
-
-    def rules(self, env: Any) -> str:
-        """Return ``env.rules``."""
-        return str(env.rules)
-
-    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return "": the rules explain the symbols."""
-        return ""
-
-    def actions(self, env: Any) -> tuple[str, ...]:
-        """Return ``env.action_names``."""
         names: tuple[str, ...] = env.action_names
         return names
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return what the game observes, whatever the form."""
+        """Return the current state in one of ``FORMATS``."""
         return str(env.observe())
 
 

@@ -12,7 +12,7 @@ from ragen_envs.errors import InstanceError, ResetNeededError
 from ragen_envs.game.arguments import read_choice, read_count
 from ragen_envs.game.base import Instance, read_action
 from ragen_envs.game.oracle import Advice
-from ragen_envs.game.text import GRID, TextFace
+from ragen_envs.game.text import GRID, OwnText
 from ragen_envs.levels import seeding
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import read_split
@@ -51,12 +51,14 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     """
 
     metadata: dict[str, Any]
-    text: ClassVar[TextFace]
+    text: ClassVar[OwnText]
     """The text face; its methods receive a ``SeatView``."""
     distribution: str
     """Name of the level distribution that the settings select."""
     names: tuple[str, ...] = ()
     """Names of the actions of the present level; the last one does nothing."""
+    usual_rounds: int
+    """Rounds of an episode on the present level, if ``max_cycles`` is None."""
     rounds: int
     """Rounds played."""
     split: str
@@ -183,7 +185,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     @property
     def limit(self) -> int:
         """Rounds that the present episode has at most."""
-        return self._budget() if self.max_cycles is None else self.max_cycles
+        return self.usual_rounds if self.max_cycles is None else self.max_cycles
 
     @property
     def rounds_left(self) -> int:
@@ -217,10 +219,6 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     @abstractmethod
     def success(self, seat: int) -> bool:
         """Return whether the seat has what the game is about, by now."""
-
-    @abstractmethod
-    def _budget(self) -> int:
-        """Return how many rounds an episode on the present level has, if ``max_cycles`` is None."""
 
     @abstractmethod
     def _start_fresh(self, split: str) -> None:

@@ -62,6 +62,14 @@ def write(image: Image, text: str, x: int, y: int, scale: int, color: Color) -> 
     part[:] = part + (np.asarray(color, np.float32) - part) * cover + 0.5
 
 
+def write_within(
+    image: Image, text: str, x: int, y: int, scale: int, width: int, color: Color
+) -> None:
+    """Write text as large as fits, at most at a scale, and cut if even the smallest letters do not fit."""
+    scale = next((s for s in range(scale, 1, -1) if measure(text[:width], s) <= width), 1)
+    write(image, shorten(text, scale, width), x, y, scale, color)
+
+
 @lru_cache(maxsize=1)
 def _glyphs() -> dict[str, bytes]:
     glyphs = {glyph[0]: bytes.fromhex(glyph[1:]) for glyph in _FONT.split()}

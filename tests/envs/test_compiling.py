@@ -1,6 +1,5 @@
 """Compiled code: what is said while it compiles, and where it is kept."""
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -98,39 +97,6 @@ def test_machine_code_is_outdated_by_a_change_of_any_file_it_was_compiled_from(
     after = fingerprints(folder)
     path.write_text(source)
     assert tuple(a != b for a, b in zip(before, after, strict=True)) == outdated
-
-
-@pytest.mark.parametrize(
-    ("module", "imports"),
-    [
-        ("kernels", "from outside.rules import STEP"),
-        ("kernels", "from .rules import STEP"),
-        ("kernels", "from . import rules"),
-        ("inner", "from ..rules import STEP"),
-        ("inner", "from .. import rules"),
-    ],
-)
-def test_compiled_code_from_outside_has_a_fingerprint_of_its_own_files(
-    module, imports, tmp_path, monkeypatch
-):
-    inner = tmp_path / "outside" / "inner"
-    inner.mkdir(parents=True)
-    (tmp_path / "outside" / "__init__.py").touch()
-    (tmp_path / "outside" / "rules.py").write_text("STEP = 1\n")
-    (tmp_path / "outside" / "kernels.py").touch()
-    (inner / "__init__.py").touch()
-    source = inner / "__init__.py" if module == "inner" else tmp_path / "outside" / "kernels.py"
-    source.write_text(f"{imports}\nfrom ragen_envs.levels.seeding import advance\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "outside"]:
-        monkeypatch.delitem(sys.modules, name)
-    importlib.import_module(f"outside.{module}")
-    found = []
-    for step in ("1", "2"):
-        (tmp_path / "outside" / "rules.py").write_text(f"STEP = {step}\n")
-        compiling.fingerprint.cache_clear()
-        found.append(compiling.fingerprint(f"outside.{module}"))
-    assert found[0] != found[1]
 
 
 PLAY = """

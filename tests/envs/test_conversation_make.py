@@ -310,8 +310,3 @@ def test_the_closing_message_has_its_picture_too(history):
     assert "picture shows the current state" in asked[-1]["content"]
     assert len(env.pictures) == len(asked)
     assert np.array_equal(env.pictures[-1], env.render())
-
-
-def test_symbols_for_a_game_without_a_board_are_refused():
-    with pytest.raises(RagenError, match="but this game has no board and no symbols"):
-        make("ragen/CountdownText-v0", symbols={"wall": "#"})

@@ -82,7 +82,7 @@ def test_chances_agree_with_brute_force(seed):
         guess = CODES[rng.integers(1296)]
         told.append((guess, answer_to(guess, code)))
     codes = [CODES[k] for k in remaining(told)]
-    found = advise(told, False, Budget(2, 2, 1)).value
+    found = advise(tuple(told), False, Budget(2, 2, 1)).value
     assert found == pytest.approx(slow_chance(codes, 2) / len(codes))
 
 
@@ -151,7 +151,7 @@ def test_the_value_after_a_guess_is_that_of_what_the_oracle_would_say_next(seed)
     for code in codes:
         answer = answer_to(drawn[3], CODES[code])
         solved = CODES[code] == drawn[3]
-        expected += advise([*told, (drawn[3], answer)], solved, rest).value / len(codes)
+        expected += advise((*told, (drawn[3], answer)), solved, rest).value / len(codes)
     assert value_after(told, [drawn[3]], Budget(3, 3, 1)) == pytest.approx(expected)
 
 
@@ -168,7 +168,7 @@ def test_a_search_that_gives_up_does_so_once(monkeypatch):
     told = [("PPPP", (0, 0)), ("PPPP", (0, 0))]
     for searches in (1, 1):
         with pytest.raises(SolverLimitError, match="more than 5 states of Mastermind"):
-            advise(told, False, Budget(3, 3, 1))
+            advise(tuple(told), False, Budget(3, 3, 1))
         assert len(begun) == searches
     for searches in (2, 2):
         with pytest.raises(SolverLimitError, match="more than 5 states of Mastermind"):

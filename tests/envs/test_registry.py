@@ -406,7 +406,6 @@ BAD_KEYWORDS = [
     ("SokobanText", "format_penalty", math.nan),
     ("SokobanText", "format_penalty", -math.inf),
     ("SokobanText", "symbols", "emoji"),
-    ("SokobanText", "symbols", 5),
     ("FrozenLakeText", "symbols", "new_vocab"),
 ]
 

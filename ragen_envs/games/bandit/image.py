@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from ragen_envs.pictures import drawing as d
-from ragen_envs.pictures.font import measure, shorten, write
+from ragen_envs.pictures.font import write, write_within
 
 HEIGHT, WIDTH = 240, 400
 """Size of the picture in pixels."""
@@ -33,25 +33,19 @@ def render(names: tuple[str, str], chosen: int | None, paid: float | None) -> d.
     panels = []
     for arm, name in enumerate(names):
         panel = _machine(pulled=arm == chosen, faded=chosen not in (None, arm)).copy()
-        _write_within(panel, name, 40, _SIGN_WIDTH, d.WHITE)
+        write_within(panel, name, _MIDDLE, 40, 3, _SIGN_WIDTH, d.WHITE)
         if arm == chosen and paid is not None:
             _show_payoff(panel, paid)
         panels.append(panel)
     return np.concatenate(panels, axis=1)
 
 
-def _write_within(panel: d.Image, text: str, y: int, width: int, color: d.Color) -> None:
-    """Write text as large as fits, cut if even the smallest letters do not."""
-    short = text[:width]
-    scale = next((scale for scale in (3, 2) if measure(short, scale) <= width), 1)
-    write(panel, shorten(text, scale, width), _MIDDLE, y, scale, color)
-
-
 def _show_payoff(panel: d.Image, paid: float) -> None:
     size = _COIN
     top, left = 118 - size // 2, _MIDDLE - size // 2
     panel[top : top + size, left : left + size] = _coin(min(max(paid, 0.0), 1.0))
-    _write_within(panel, f"{paid:g}", 190, _TRAY_WIDTH, d.GOLD if paid > 0 else d.WHITE)
+    color = d.GOLD if paid > 0 else d.WHITE
+    write_within(panel, f"{paid:g}", _MIDDLE, 190, 3, _TRAY_WIDTH, color)
 
 
 @lru_cache(maxsize=64)

@@ -193,12 +193,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def info(self, effective: bool) -> dict[str, Any]:
         """Return the info; see the class."""
-        return {
-            "success": self.success,
-            "action_is_valid": True,
-            "action_is_effective": effective,
-            "slipped": self._slipped,
-        }
+        return {**super().info(effective), "slipped": self._slipped}
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""

@@ -215,17 +215,13 @@ def _stored(guesses: Sequence[tuple[str, Answer]]) -> str | None:
     return None
 
 
-def advise(guesses: Sequence[tuple[str, Answer]], solved: bool, budget: Budget) -> Advice:
+@search_cache(maxsize=1 << 14)
+def advise(guesses: tuple[tuple[str, Answer], ...], solved: bool, budget: Budget) -> Advice:
     """Return the next guess, and the probability to find the code over all that are possible.
 
     Raises:
         SolverLimitError: The search takes too long, or several guesses a turn may help.
     """
-    return _advise(tuple(guesses), solved, budget)
-
-
-@search_cache(maxsize=1 << 14)
-def _advise(guesses: tuple[tuple[str, Answer], ...], solved: bool, budget: Budget) -> Advice:
     if solved:
         return Advice((), 1.0, 0.0)
     rounds = min(budget.turns, budget.actions)

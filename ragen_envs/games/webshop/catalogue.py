@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, Self
 
@@ -180,15 +180,11 @@ def _family(rng: Rng) -> list[_Design]:
     dearer = round(base.price * (1.5 + rng.integers(100) / 100), 2)
     return [
         base,
-        _changed(base, attributes=swapped),
-        _changed(base, noun=nouns[1]),
-        _changed(base, options=others),
-        _changed(base, price=dearer),
+        replace(base, attributes=swapped),
+        replace(base, noun=nouns[1]),
+        replace(base, options=others),
+        replace(base, price=dearer),
     ]
-
-
-def _changed(design: _Design, **changes: Any) -> _Design:
-    return _Design(**{**design.__dict__, **changes})
 
 
 def _values(rng: Rng, known: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from ragen_envs.multi_agent.games.bandit_market import generator, oracle, text
 from ragen_envs.multi_agent.games.bandit_market.dynamics import counts_of, is_best_reply, share
 
 MAX_ARMS = 6
-ROUNDS = 5
 
 
 class BanditMarketEnv(MultiAgentEnv):
@@ -69,6 +68,7 @@ class BanditMarketEnv(MultiAgentEnv):
         "render_fps": 1,
     }
     text = text.BanditMarketText()
+    usual_rounds = 5
     offers: tuple[generator.Offer, ...]
     """The named arms."""
     choices: tuple[int, ...] | None
@@ -118,9 +118,6 @@ class BanditMarketEnv(MultiAgentEnv):
         self.names = (*(name for name, _ in self.offers), text.PASS)
         self.choices = None
         self.pots = (0.0,) * self.arms
-
-    def _budget(self) -> int:
-        return ROUNDS
 
     @property
     def level(self) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ragen_envs.multi_agent.games.bandit_market.generator import Offer
 from ragen_envs.pictures import drawing as d
-from ragen_envs.pictures.font import measure, shorten, write
+from ragen_envs.pictures.font import shorten, write, write_within
 
 HEIGHT, WIDTH = 200, 150
 """Pixels of one stall."""
@@ -32,20 +32,14 @@ def render(
         seats = [seat for seat, choice in enumerate(choices or ()) if choice == number]
         stall = _stall(len(seats))
         write(stall, shorten(name, 2, 124), WIDTH // 2, 38, 2, d.WHITE)
-        _write_within(stall, f"{arm.pays:g} at {100 * arm.chance:g} of 100", 76, 1, d.INK)
+        offer = f"{arm.pays:g} at {100 * arm.chance:g} of 100"
+        write_within(stall, offer, WIDTH // 2, 76, 1, _ROOM, d.INK)
         if choices is not None:
-            _write_within(stall, f"{pots[number]:g}", 104, 3, d.GOLD_DARK)
+            write_within(stall, f"{pots[number]:g}", WIDTH // 2, 104, 3, _ROOM, d.GOLD_DARK)
         for place, seat in enumerate(seats):
             write(stall, str(seat), *_place(place), 2, d.WHITE)
         stalls.append(stall)
     return np.concatenate(stalls, axis=1)
-
-
-def _write_within(stall: d.Image, text: str, y: int, scale: int, color: d.Color) -> None:
-    """Write text, smaller if it does not fit, and cut if even the smallest letters do not."""
-    while scale > 1 and measure(text, scale) > _ROOM:
-        scale -= 1
-    write(stall, shorten(text, scale, _ROOM), WIDTH // 2, y, scale, color)
 
 
 def _place(number: int) -> tuple[int, int]:

@@ -26,7 +26,6 @@ from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import (
     walk_all,
 )  # fmt: skip
 
-ROUNDS = 20
 _OTHER = 3
 
 
@@ -86,6 +85,7 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
 
     metadata = {**MultiAgentBoardEnv.metadata, "name": "frozen_lake_race_v0"}
     text = text.FrozenLakeRaceText()
+    usual_rounds = 20
     names = ACTION_NAMES
     tiles: bytes
     """Tile codes of the map, (h*w,)."""
@@ -168,9 +168,6 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         self.positions = list(lake.starts)
         self._moved = [False] * self.players
         self._slipped = [False] * self.players
-
-    def _budget(self) -> int:
-        return ROUNDS
 
     @property
     def level(self) -> str:

@@ -157,15 +157,12 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         self._start(level)
 
     def _start(self, level: generator.Level) -> None:
-        self._initial = level
+        self._initial, self.usual_rounds = level, level.rounds
         self.board = bytearray(level.board)
         self.movers = list(level.movers)
         self._left = self.board.count(BOX)
         self._moved = [False] * self.players
         self._plans: dict[tuple[bytes, tuple[int, ...]], Plan] = {}
-
-    def _budget(self) -> int:
-        return self._initial.rounds
 
     @property
     def level(self) -> str:
