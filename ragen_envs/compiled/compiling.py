@@ -36,7 +36,7 @@ _announced = threading.Event()
 
 @lru_cache(maxsize=256)
 def fingerprint(module: str) -> str:
-    """Return a hash of the files that a game's functions are compiled from: its own and those that all share."""
+    """Return a hash of the files that the functions of a game are compiled from."""
     digest = hashlib.sha256()
     own = Path(sys.modules[module].__file__ or "").parent
     for folder in (_HERE, _HERE.parent / "levels", own):

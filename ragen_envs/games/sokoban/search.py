@@ -41,7 +41,7 @@ share(dynamics.move, dynamics.offsets, dynamics.approach, dynamics.reward_of, fi
 @jit
 def rehashed(table: Any) -> Any:
     """Return a table of twice as many slots with the same keys."""
-    larger = np.zeros(2 * table.shape[0], np.int64)
+    larger: Any = np.zeros(2 * table.shape[0], np.int64)
     for key in table:
         if key != 0:
             first_visit(larger, key)
@@ -177,7 +177,7 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
     nothing = np.empty(0, np.int8)
     states = np.empty((256, boxes + 1), np.int16)
     nodes = np.empty((256, 3), np.int64)
-    table = np.zeros(512, np.int64)
+    table: Any = np.zeros(512, np.int64)
     floor = np.empty_like(start)
     nodes[0, LEFT] = read(start, floor, states)
     nodes[0, KEY] = first_key(states, weights)
