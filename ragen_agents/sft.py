@@ -56,7 +56,8 @@ class SftConfig(BaseModel):
     source: str | None = None
     """Run and agent that are imitated instead of the oracle; ``ragen sft --from`` sets it."""
     noise: float = Field(0.0, ge=0, le=1)
-    """Chance that the oracle's turn is a random action instead; the conversation continues from there."""
+    """Chance that as many random actions replace the actions of the oracle's turn; the conversation
+    continues from there."""
     solved_only: bool = True
     """Whether conversations that do not solve the game are left out. With ``noise=1`` and
     ``solved_only=false`` the model learns the format of replies, and no preference among actions."""
@@ -128,7 +129,7 @@ def _play(
         if not actions:
             return None
         if rng.random() < noise:
-            actions = env.random_actions(rng, 1)
+            actions = env.random_actions(rng, len(actions))
         thought = env.explain(actions) if env.settings.think else None
         return format_reply(action_texts(env.names, actions), thought)
 

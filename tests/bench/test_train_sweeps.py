@@ -23,7 +23,7 @@ from ragen_bench.training_sweeps.results import parse_result, write_result  # no
 from ragen_bench.training_sweeps.state import read_states  # noqa: E402
 from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.training_sweeps.tasks import Choice, plan  # noqa: E402
-from results import make_result  # noqa: E402
+from results import DOWN, UP, make_result  # noqa: E402
 
 from ragen_agents.run_files.yaml_files import dump_yaml  # noqa: E402
 from ragen_agents.starpo.run.run_directory import config_digest  # noqa: E402
@@ -107,6 +107,21 @@ def test_a_dry_run_shows_every_cell_and_makes_nothing(name, quick, scale, tmp_pa
     assert trained >= len(games) * len(cells) * (1 if quick else 3)
     assert all(row["done"] == 0 for row in found["rows"])
     assert not out.exists()
+
+
+def test_a_sweep_shows_how_validation_went_in_each_run(tmp_path, capsys):
+    for task in plan(load_sweep("regime"), Choice(seeds=1, games=("Sokoban",))):
+        result = make_result(task, curves=DOWN if task.cell == "ppo-rate3" else UP)
+        (tmp_path / task.path).mkdir(parents=True)
+        write_result(tmp_path / task.path, result)
+    shown = ["train-sweep", "regime", "--game", "sokoban", "--seeds", "1", "--out", str(tmp_path)]
+    assert main([*shown, "--format", "markdown"]) == 0
+    text = capsys.readouterr().out
+    assert "| Sokoban | ppo-rate3 | 0 | 20.0 | 50.0 at 1 | 0.0 at 39 | collapsed |" in text
+    assert "| Sokoban | ppo-rate1 | 0 | 20.0 | 50.0 at 1 | 50.0 at 39 | gained |" in text
+    assert main([*shown, "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["validation"]
+    assert [row["row"] for row in rows if row["collapsed"]] == ["ppo-rate3"]
 
 
 @pytest.mark.parametrize("name", bundled_sweeps())

@@ -118,7 +118,7 @@ def train_sweep(
         typer.Argument(
             metavar="SWEEP",
             help="algorithm, clip-kl, diversity, echo-trap, filter, freshness, gradient, granularity, lora, "
-            "ragen2, reasoning, risk, sft, slip, thoughts, or the path of a YAML file.",
+            "ragen2, reasoning, regime, risk, sft, slip, thoughts, or the path of a YAML file.",
         ),
     ],
     game: Annotated[
@@ -150,10 +150,15 @@ def train_sweep(
 
 
 def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
-    """Print the results so far: each cell on each test, against the cell that it is compared with."""
+    """Print the results so far: validation in each run, and each cell on each test against its reference."""
     from ragen_bench.reproduction.measurements import Runs
     from ragen_bench.reproduction.reproduction_config import Column
-    from ragen_bench.reproduction.success_table import table_grid, tabulate
+    from ragen_bench.reproduction.success_table import (
+        table_grid,
+        tabulate,
+        tabulate_validation,
+        validation_grid,
+    )
 
     states = run.states()
     pairs = dict.fromkeys((s.task.game, test) for s in states for test in s.task.suite.tasks)
@@ -162,7 +167,13 @@ def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
     data = tabulate(columns, {}, runs)
     grid = table_grid(data).without("paper\n%")
     title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}"
-    print_table(data, grid, style, title, wide=wide)
+    validation = tabulate_validation(runs)
+    if style in (Format.TABLE, Format.MARKDOWN) and len(validation):
+        print_table(
+            validation, validation_grid(validation), style, f"{title}, validation", wide=wide
+        )
+    facts = {"validation": plain_rows(validation)}
+    print_table(data, grid, style, title, facts=facts, wide=wide)
 
 
 def print_cost(run: "SweepRun", style: Format, wide: bool) -> None:

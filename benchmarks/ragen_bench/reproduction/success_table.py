@@ -11,7 +11,7 @@ from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.measurements import Runs, sample_of
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction, paper_mark
-from ragen_bench.reproduction.run_measures import curve, smoothed
+from ragen_bench.reproduction.run_measures import VALIDATION, collapsed_at, curve, gained, smoothed
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_rate_difference
 from ragen_bench.stats.paired import ALPHA, holm
@@ -317,3 +317,44 @@ def stages_grid(data: pd.DataFrame) -> Grid:
 def _shown(row: dict[Any, Any]) -> str:
     spread = f" ({number(row['lowest'], 1)} to {number(row['highest'], 1)})"
     return number(row["mean"], 1) + (spread if row["seeds"] > 1 else "")
+
+
+def tabulate_validation(runs: Runs) -> pd.DataFrame:
+    """Return a row for each run that was validated while it trained.
+
+    Columns: ``trained_on``, ``row`` (a cell), ``seed``; success at the ``start``, ``best``, and at the
+    ``end``, with the iterations ``best_at`` and ``end_at``; ``gained`` and ``collapsed``, as
+    `run_measures.gained` and `collapsed_at` define them.
+    """
+    rows = []
+    for result in runs.results:
+        iterations, values = curve(result, VALIDATION)
+        if len(values) > 1 and iterations[0] == 0:
+            best = int(values.argmax())
+            rows.append(
+                {
+                    "trained_on": result.task.game, "row": result.task.cell, "seed": result.task.seed,
+                    "start": values[0], "best": values[best], "best_at": iterations[best],
+                    "end": values[-1], "end_at": iterations[-1],
+                    "gained": bool(gained(result)), "collapsed": collapsed_at(result) is not None,
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def validation_grid(data: pd.DataFrame) -> Grid:
+    """Return the table for people."""
+    header = ["trained on", "row", "seed", "start %", "best %", "end %", ""]
+    rows = [
+        [
+            row["trained_on"],
+            row["row"],
+            str(row["seed"]),
+            percent(row["start"]),
+            f"{percent(row['best'])} at {row['best_at']}",
+            f"{percent(row['end'])} at {row['end_at']}",
+            "collapsed" if row["collapsed"] else "gained" if row["gained"] else "",
+        ]
+        for row in data.to_dict("records")
+    ]
+    return Grid(header, rows, left=2)
