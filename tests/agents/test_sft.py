@@ -98,6 +98,19 @@ def test_random_play_can_be_imitated_to_learn_the_format_alone(codec):
     assert all(t.success for t in demonstrations(solved, codec))
 
 
+def test_noise_replaces_a_turn_with_as_many_actions(codec):
+    calm, noisy = (
+        demonstrations(
+            SftConfig(game="ragen/SokobanText-v0", demonstrations=8, noise=noise, solved_only=False),
+            codec,
+        )
+        for noise in (0.0, 1.0)
+    )
+    counts = [[each.messages[2]["content"].count("||") for each in part] for part in (calm, noisy)]
+    assert counts[0] == counts[1]
+    assert max(counts[0]) > 0
+
+
 def test_noise_that_solves_too_little_is_named(codec):
     config = SftConfig(game="ragen/CubeText-v0", demonstrations=1, noise=1.0)
     with pytest.raises(RagenError, match=r"noise is 1\.0: lower it, or set solved_only=false"):
