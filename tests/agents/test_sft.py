@@ -101,7 +101,9 @@ def test_random_play_can_be_imitated_to_learn_the_format_alone(codec):
 def test_noise_replaces_a_turn_with_as_many_actions(codec):
     calm, noisy = (
         demonstrations(
-            SftConfig(game="ragen/SokobanText-v0", demonstrations=8, noise=noise, solved_only=False),
+            SftConfig(
+                game="ragen/SokobanText-v0", demonstrations=8, noise=noise, solved_only=False
+            ),
             codec,
         )
         for noise in (0.0, 1.0)

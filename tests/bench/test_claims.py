@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("torch")
@@ -10,7 +11,9 @@ pytest.importorskip("torch")
 from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.findings import joined
 from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.reproduction_config import load_reproduction
 from ragen_bench.reproduction.run_measures import collapsed_at, gained, happened, scalar_of
+from ragen_bench.reproduction.success_table import matrix_grid
 from ragen_bench.stats.mixed_effects import mixed_effects_difference
 from results import (
     DOWN,
@@ -161,6 +164,26 @@ def test_entropy_decays_steadily_or_wanders():
         assert happened(learns, "entropy-decays") is decays
         assert happened(falls, "entropy-wanders") is not decays
         assert happened(learns, "entropy-wanders") is happened(falls, "entropy-decays") is None
+
+
+def test_the_steps_of_signs_are_those_of_the_runs_that_collapsed():
+    def curves(task):
+        run = DOWN if task.seed in (0, 1) else UP
+        shrinks = [1.0] * (10 + (task.seed or 0)) + [0.1] * 30
+        spike = [1.0] * 25 + [9.0] + [1.0] * 14
+        return run | {"reward_std": shrinks[:40], "grad_norm": spike, "return": [1.0] * 40}
+
+    grid = matrix_grid(
+        load_reproduction("figure6"), pd.DataFrame(), runs_of("figure6", curves, PAPERS)
+    )
+    ours = {row[0]: row[2] for row in grid.rows}
+    assert ours["gradient norm has a spike"] == "25 (in 2 of 6 runs)"
+    assert ours["return turns down"] == "39 (in 2 of 6 runs)"
+    assert 9 <= float(ours["in-group deviation is low"].split()[0]) <= 13
+    nothing = matrix_grid(
+        load_reproduction("figure6"), pd.DataFrame(), runs_of("figure6", lambda _: UP)
+    )
+    assert {text for row in nothing.rows for text in row[2::2]} == {""}
 
 
 def test_a_spike_is_an_iteration_far_above_those_before():

@@ -142,7 +142,7 @@ class Report:
         """The paper's table with our numbers beside its own, with a title; None where it has none."""
         if self.what.stages is not None and self.stages_data is not None:
             return self.what.stages.title, stages_grid(self.stages_data)
-        grid = matrix_grid(self.what, self.data)
+        grid = matrix_grid(self.what, self.data, self._runs)
         return None if grid is None else ("The paper's numbers, and ours", grid)
 
     @property

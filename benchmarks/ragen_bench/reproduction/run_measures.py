@@ -252,15 +252,38 @@ def _last_above(iterations: list[int], values: FloatArray, share: float) -> int:
 
 def _spiked(result: TaskResult) -> bool | None:
     """Return whether a gradient norm is far above those before it; None without enough of them."""
+    spikes = _spikes(result)
+    return None if spikes is None else bool(spikes)
+
+
+def _spikes(result: TaskResult) -> list[int] | None:
+    """Return the iterations whose gradient norm is far above those before it; None without enough."""
     deviation = dict(zip(*curve(result, "reward_std"), strict=True))
-    norms = np.array(
-        [v for i, v in zip(*curve(result, "grad_norm"), strict=True) if deviation.get(i, 1.0) > 0]
-    )
+    pairs = [
+        (i, v)
+        for i, v in zip(*curve(result, "grad_norm"), strict=True)
+        if deviation.get(i, 1.0) > 0
+    ]
+    norms = np.array([v for _, v in pairs])
     if len(norms) <= WINDOW:
         return None
     usual = np.median(np.lib.stride_tricks.sliding_window_view(norms, WINDOW)[:-1], axis=1)
     least = np.maximum(_SPIKE * usual, result.task.train.update.max_grad_norm)
-    return bool((norms[WINDOW:] > least).any())
+    return [pairs[WINDOW + k][0] for k in np.flatnonzero(norms[WINDOW:] > least)]
+
+
+def sign_at(result: TaskResult, sign: str) -> int | None:
+    """Return the iteration at which a run that gained and then collapsed shows a sign of Figure 6.
+
+    A spike is its first iteration; deviation and return begin to fall after they were for the last time above
+    80% of their best. None where the run did not collapse, or lacks the sign.
+    """
+    if collapsed_at(result) is None:
+        return None
+    if sign == "gradient norm has a spike":
+        return next(iter(_spikes(result) or []), None)
+    iterations, means = _means(result, {"return turns down": "return"}.get(sign, "reward_std"))
+    return _last_above(iterations, means, _HIGH) if len(means) and means.max() > 0 else None
 
 
 def _means(result: TaskResult, metric: str) -> tuple[list[int], FloatArray]:

@@ -11,7 +11,14 @@ from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.measurements import Runs, sample_of
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction, paper_mark
-from ragen_bench.reproduction.run_measures import VALIDATION, collapsed_at, curve, gained, smoothed
+from ragen_bench.reproduction.run_measures import (
+    VALIDATION,
+    collapsed_at,
+    curve,
+    gained,
+    sign_at,
+    smoothed,
+)
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_rate_difference
 from ragen_bench.stats.paired import ALPHA, holm
@@ -207,19 +214,26 @@ def claims_grid(data: pd.DataFrame) -> Grid:
     return Grid(header, rows, 2, hideable, wrapped=("claim", reason))
 
 
-def matrix_grid(what: Reproduction, data: pd.DataFrame) -> Grid | None:
+def matrix_grid(what: Reproduction, data: pd.DataFrame, runs: Runs) -> Grid | None:
     """Return the paper's table with its rows and columns, ours beside its numbers; None where it has none.
 
     Curves are given by the points that can be read off; what was not run is empty.
     """
     if what.steps:
         games = [column.test for column in what.columns]
-        header = ["step of the paper", *games]
-        return Grid(
-            header,
-            [[sign, *(str(at.get(game, "")) for game in games)] for sign, at in what.steps.items()],
-            left=1,
-        )
+        header = ["step", *(f"{game}\n{whose}" for game in games for whose in ("paper", "ours"))]
+        rows = [
+            [
+                sign,
+                *(
+                    text
+                    for game in games
+                    for text in (str(at.get(game, "")), _step(runs, game, sign))
+                ),
+            ]
+            for sign, at in what.steps.items()
+        ]
+        return Grid(header, rows, left=1)
     cells = dict.fromkeys([*what.paper, *(curve.cell for curve in what.published)])
     if not cells:
         return None
@@ -235,6 +249,13 @@ def matrix_grid(what: Reproduction, data: pd.DataFrame) -> Grid | None:
             row.append("" if of is None else percent_interval(of["success"], of["low"], of["high"]))
     hideable = tuple(reversed(header[3:]))
     return Grid(header, rows, left=1, hideable=hideable, intervals_hideable=True)
+
+
+def _step(runs: Runs, game: str, sign: str) -> str:
+    """Return the median step of a sign over the runs of the reference that collapsed and show it."""
+    results = runs.of(game, runs.sweep.reference)
+    steps = [at for result in results if (at := sign_at(result, sign)) is not None]
+    return f"{np.median(steps):g} (in {len(steps)} of {len(results)} runs)" if steps else ""
 
 
 def _printed(what: Reproduction, cell: str, i: int) -> str:
