@@ -4,6 +4,7 @@
 """
 
 import argparse
+import inspect
 import json
 import re
 import sys
@@ -29,7 +30,7 @@ from settings_page import settings_page
 from ragen_envs import GAMES
 from ragen_envs.errors import InstanceError
 from ragen_envs.levels.instances import load_pack
-from ragen_envs.levels.splits import SPLITS, TEST
+from ragen_envs.levels.splits import SPLITS, TEST, TRAIN
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.multi_agent.registration import MultiAgentSpec
 from ragen_envs.registration import TEXT_VARIANTS, GameSpec
@@ -50,8 +51,8 @@ SHARED = """\
 - In games whose actions are words, an illegal action changes nothing. In these games only,
   `env.unwrapped.legal(action)` says whether an action is legal, and why not; `env.unwrapped.available()`
   lists legal actions.
-- *Level Distribution* on a game's page is of fresh levels, measured by `python docs/measure_levels.py`, with
-  the exact chances of random actions and of the best agent, with 10 actions in 5 turns.
+- *Level Distribution* on a game's page is of fresh training levels (`python docs/measure_levels.py`), with the
+  exact chances of random actions and of the best agent, with 10 actions in 5 turns.
 - *Frozen Levels* lists the packs, in random order, so any prefix is representative. *different* counts levels
   that are the same (see Starting State) once; with fewer different levels than instances, a pack consists of
   independent draws. The last column is exact, with the default limits of a conversation. Training can
@@ -165,8 +166,8 @@ def _page(games: list[GameSpec]) -> str:
 
 
 def _docstring(env: Any) -> str:
-    lines = (type(env).__doc__ or "").strip().splitlines()
-    return "\n".join(line.removeprefix("    ") for line in lines).rstrip()
+    text = inspect.cleandoc(type(env).__doc__ or "")
+    return text.removesuffix("\n\n## Version History\n* v0: Initial version.")
 
 
 def _ids(games: list[GameSpec]) -> str:
@@ -182,15 +183,15 @@ def _level_distribution(module: str) -> str:
     """Return the table of the measured level distributions of a game's page."""
     found = json.loads((DOCS / "levels.json").read_text(encoding="utf-8"))
     rows = [
-        f"| {row['distribution']} | {row['split']} | {row['distinct']} of {row['levels']} "
+        f"| {row['distribution']} | {row['distinct']} of {row['levels']} "
         f"| {row['mean']:.2f} | {' | '.join(f'{100 * row[key]:.3g}' for key in _SHARES)} |"
         for row in found.get(module, ())
-        if "mean" in row
+        if "mean" in row and row["split"] == TRAIN
     ]
     head = [
-        "| levels | split | distinct levels | mean shortest solution | solvable in 1 action, % | in 3, % "
+        "| levels | distinct levels | mean shortest solution | solvable in 1 action, % | in 3, % "
         "| in 10, % | ten random actions succeed, % | optimum, % |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     return "\n".join(["## Level Distribution", "", *head, *rows]) if rows else ""
 
@@ -234,17 +235,15 @@ def _controls(module: str) -> str:
         cells += [f"{row['turns']:.2f}", *(f"{100 * row['wrong'].get(k, 0):.1f}" for k in kinds)]
         lines.append(f"| {' | '.join(cells)} |")
     about = (
-        f"Results on the first {rows[0]['levels']} test levels, played as conversations, measured by "
-        "`python docs/measure_controls.py`. The largest possible success is "
-        f"{100 * rows[0]['optimum']:.1f}%."
+        f"The first {rows[0]['levels']} test levels as conversations (`python docs/measure_controls.py`). "
+        f"The largest possible success is {100 * rows[0]['optimum']:.1f}%."
     )
     if abs(rows[-1]["success"] - rows[0]["optimum"]) > 0.0005:
         about = about.removesuffix(".") + (
-            " in expectation. The oracle guesses where nothing is known, so its success on these levels may "
-            "be higher or lower, by luck."
+            " in expectation; where the oracle guesses, luck moves its success."
         )
     if kinds:
-        about += " The last columns show what was wrong with the purchases."
+        about += " The last columns say what was wrong with purchases."
     return "\n".join(["## Controls", "", about, "", *head, *lines])
 
 
