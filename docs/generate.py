@@ -51,8 +51,8 @@ SHARED = """\
 - In games whose actions are words, an illegal action changes nothing. In these games only,
   `env.unwrapped.legal(action)` says whether an action is legal, and why not; `env.unwrapped.available()`
   lists legal actions.
-- *Level Distribution* on a game's page is of fresh training levels (`python docs/measure_levels.py`), with the
-  exact chances of random actions and of the best agent, with 10 actions in 5 turns.
+- *Level Distribution* on a game's page is of fresh training levels (`python docs/measure_levels.py`), with
+  the exact chances of random actions and of the best agent, with 10 actions in 5 turns.
 - *Frozen Levels* lists the packs, in random order, so any prefix is representative. *different* counts levels
   that are the same (see Starting State) once; with fewer different levels than instances, a pack consists of
   independent draws. The last column is exact, with the default limits of a conversation. Training can
