@@ -28,7 +28,7 @@ class ResetNeededError(RagenError, gym.error.ResetNeeded):
 
 
 def install_hint(extra: str) -> str:
-    """Return how to install an extra, as the end of an error message about a missing package."""
+    """Return the command that installs an extra, as the end of an error message about a missing package."""
     return f"install it with pip install -e '.[{extra}]' in a checkout of ragen-suite"
 
 

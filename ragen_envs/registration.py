@@ -240,7 +240,7 @@ def _games_of(point: EntryPoint) -> tuple[GameSpec, ...]:
 
 
 def creator_of(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]] | None:
-    """Return what makes the single env of a registered id, or None if it has vector envs only.
+    """Return the creator of the single env of a registered id, or None if it has vector envs only.
 
     Raises:
         RagenError: Its entry point cannot be loaded.

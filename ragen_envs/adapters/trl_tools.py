@@ -82,7 +82,7 @@ class GameTools:
 
 
 def _texts(actions: Any) -> list[str]:
-    """Return what a model passed as actions, whatever its type, as texts; models also pass lists.
+    """Return the actions that a model passed, whatever its type, as texts; models also pass lists.
 
     An error would be a turn without a penalty.
     """

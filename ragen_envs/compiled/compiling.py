@@ -1,4 +1,4 @@
-"""How plain functions are compiled. Importing this module loads numba; only kernels do.
+"""Compile plain functions. Importing this module loads numba; only kernels do.
 
 Machine code is kept where numba keeps it: beside the source, or in the user's cache directory when the
 package is installed read-only. Where nothing can be written, each process compiles anew.

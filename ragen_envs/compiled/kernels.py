@@ -1,4 +1,4 @@
-"""What the compiled games share: rows of the state, ends of episodes, keys of grid levels.
+"""Share code among the compiled games: rows of the state, ends of episodes, keys of grid levels.
 
 A kernel makes several passes over all envs. Each pass is either plain arithmetic on rows, which the
 compiler turns into vector instructions, or one look-up without branches on data.
@@ -120,7 +120,7 @@ def choose(state: Any, i: Any, count: Any) -> Any:
 
 @inner
 def count_ended(state: Any) -> Any:
-    """Return how many envs wait for their next episode."""
+    """Count the envs that wait for their next episode."""
     count = 0
     for i in range(state.shape[1]):
         count += int(state[PHASE, i] == ENDED)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class _Refusal(NamedTuple):
-    """What a search that gave up said."""
+    """The message of a search that gave up."""
 
     message: str
 

@@ -1,4 +1,4 @@
-"""What the vectorised games share: seeding, frozen instances, autoreset and the packing of infos."""
+"""Share code among the vector envs: seeding, frozen instances, autoreset and the packing of infos."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ _OPTIONS = ("split", "index", "noise", "reset_mask")
 
 
 class Rollout(NamedTuple):
-    """What many steps in one call return; a step has one row."""
+    """The results of many steps in one call; a step has one row."""
 
     observations: NDArray[Any]
     """After the last step, as ``step`` returns them."""
@@ -59,7 +59,7 @@ class Rollout(NamedTuple):
 
 @dataclass(frozen=True)
 class _ResetOptions:
-    """What a reset is asked for; arrays have one item for each env that is reset."""
+    """The options of a reset; arrays have one item for each env that is reset."""
 
     ids: NDArray[np.int64]
     """Which envs are reset."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a reply, by name."""
+"""The names of what can be wrong with a reply."""
 
 from enum import StrEnum
 
@@ -35,7 +35,7 @@ class Defect(StrEnum):
 
 
 class SoftDefect(StrEnum):
-    """How an unambiguous answer deviates from the form ``A || B``.
+    """Deviations of an unambiguous answer from the form ``A || B``.
 
     A soft defect leaves a reply valid, unless the setting ``soft_defects`` is "penalise".
     """

@@ -129,7 +129,7 @@ def _with_picture(
 
 
 def _fewest(game: GameEnv[Any], openings: Counter[Action]) -> int:
-    """Return how many examples the least used first action began; words never run out."""
+    """Count the examples that the least used first action began; words never run out."""
     if isinstance(game, WordGameEnv):
         return 0
     return min(openings[action] for action in range(len(game.text.actions(game))))

@@ -122,7 +122,7 @@ def _converse(
 
 
 def _find_spec(env_id: str) -> EnvSpec:
-    """Return what an id is registered as, by installed packages too."""
+    """Return the registered spec of an id, by installed packages too."""
     if env_id not in gym.registry:
         installed_games()
     try:

@@ -143,7 +143,7 @@ def feedback(
     reason: str = "",
     lines: tuple[str, str] = ("", ""),
 ) -> str:
-    """Return what a turn did: each executed action, whether it changed anything, and the reward.
+    """Describe the effects of a turn: each executed action, whether it changed anything, and the reward.
 
     Where an invalid reply had no effect, the format follows. ``reason`` is why an action is illegal, or "".
     """

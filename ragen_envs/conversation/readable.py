@@ -58,7 +58,7 @@ def _value(space: spaces.Space[Any], value: Any) -> str:
 
 
 def size_of(space: spaces.Space[Any]) -> int:
-    """Return how many numbers an observation has."""
+    """Count the numbers of an observation."""
     match space:
         case spaces.Dict():
             return sum(map(size_of, space.values()))
@@ -81,7 +81,7 @@ def _named_color(match: re.Match[str]) -> str:
 
 
 class Docstring:
-    """What the docstring of an environment's class, or of its next base that has one, says.
+    """The docstring of an environment's class, or of its next base that has one.
 
     Gymnasium's docstrings have Markdown sections such as "Description" and "Action Space".
     """

@@ -188,7 +188,7 @@ class TextWrapper(GameEnv[str]):
         raise SolverLimitError(f"{self.distribution} has no oracle")
 
     def render(self) -> Any:
-        """Return what the environment's ``render`` returns."""
+        """Render the environment."""
         return self.env.render()
 
     def close(self) -> None:
@@ -251,7 +251,7 @@ def _is_text(env: gym.Env[Any, Any]) -> bool:
 
 
 def _counts(space: spaces.Space[Any]) -> list[int]:
-    """Return how many values each part of an action has; [] for texts."""
+    """Count the values of each part of an action; [] for texts."""
     match space:
         case spaces.Discrete():
             return [int(space.n)]
@@ -290,7 +290,7 @@ def _named_parts(space: spaces.Space[Any], actions: Any, doc: Docstring) -> list
 
 
 def _different(names: Any) -> int:
-    """Return how many different names there are, or -1 if it is no list of names."""
+    """Count the different names, or -1 if it is no list of names."""
     is_list = isinstance(names, Sequence) and all(isinstance(name, str) and name for name in names)
     return (
         len({name.casefold() for name in names}) if is_list and not isinstance(names, str) else -1

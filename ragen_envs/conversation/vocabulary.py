@@ -115,12 +115,12 @@ def _vocabulary(names: tuple[str, ...]) -> "Vocabulary":
 
 
 class Reading(NamedTuple):
-    """What a text says."""
+    """The meaning of a text."""
 
     actions: Sequence[int]
     """Numbers of the actions; none if the text holds nothing but separators."""
     soft: set[SoftDefect]
-    """How it departs from names between ``||``."""
+    """Its departures from names between ``||``."""
 
 
 class Vocabulary:
@@ -172,7 +172,7 @@ class Vocabulary:
             return None
 
     def read(self, text: str) -> Reading | None:
-        """Return what a text between two ``||`` says, or None if that is not certain."""
+        """Read a text between two ``||``; return None if its meaning is not certain."""
         number = self._numbers.get(text.strip(_SPACE).casefold())
         if number is not None:
             return Reading((number,), set())
@@ -212,7 +212,7 @@ class Vocabulary:
         return Reading(actions, soft)
 
     def _split(self, text: str, soft: set[SoftDefect]) -> list[str]:
-        """Return what is between the separators, which are added to the soft defects."""
+        """Return the texts between the separators, which are added to the soft defects."""
         pieces, start = [], 0
         for match in self._separator.finditer(text):
             if match.group() != "||":  # of full-width bars

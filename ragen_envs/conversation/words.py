@@ -121,7 +121,7 @@ def _run_list(game: WordGameEnv, text: str) -> _Run | None:
 
 
 def _lists(text: str) -> Iterator[tuple[Sequence[str], set[SoftDefect]]]:
-    """Yield what may be the actions of a list, and how it departs from texts between ``||``."""
+    """Yield possible actions of a list, and its departures from texts between ``||``."""
     bare = usual_characters(text).strip()
     soft = set() if bare == text else {SoftDefect.UNUSUAL_CHARACTERS}
     if bare.startswith("[") and bare.endswith("]"):
@@ -139,7 +139,7 @@ def _lists(text: str) -> Iterator[tuple[Sequence[str], set[SoftDefect]]]:
 
 
 def _gaps(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the texts between the separators begin and end."""
+    """Yield the start and end of each text between the separators."""
     start = 0
     for match in pattern.finditer(text):
         yield start, match.start()
@@ -186,7 +186,7 @@ def _legal_form(game: WordGameEnv, part: str, soft: set[SoftDefect]) -> tuple[st
 
 
 def _bare_forms(part: str) -> Iterator[tuple[str, set[SoftDefect]]]:
-    """Yield what may be the action, and how the text departs from it: the least first."""
+    """Yield possible actions, each with the departures of the text: the fewest first."""
     usual = usual_characters(part).strip()
     unusual = set() if usual == part else {SoftDefect.UNUSUAL_CHARACTERS}
     for forms in (_WRAPPERS, (*_MARKERS, _STOP, *_WRAPPERS, _STOP)):

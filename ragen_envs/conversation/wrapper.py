@@ -212,7 +212,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 
     def claims(self, reply: str, truncated: bool = False) -> tuple[Claim, ...]:
-        """Return what the thought of a reply claims about the game, with the places in the reply.
+        """Return the claims of the thought of a reply about the game, with the places in the reply.
 
         Arguments and errors are those of ``play``; nothing is played. () if the game cannot check thoughts.
         """
@@ -253,7 +253,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return () if parsed.defects and self.settings.invalid != "penalise" else parsed.actions
 
     def _reason(self, parsed: ParsedReply) -> str:
-        """Return why an action is illegal, or "" if that would tell what actions lead to that did not run."""
+        """Return why an action is illegal, or "" where that would tell the effects of unplayed actions."""
         return parsed.reason if self._allowed(parsed) or not parsed.actions else ""
 
     def check(self, reply: str) -> None:
@@ -397,7 +397,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             return advice
 
     def _ask(self, method: str, ask: Callable[[], _Answer]) -> _Answer:
-        """Return what a method of the game says about its state, and check that the state is unchanged."""
+        """Ask a method of the game about its state, and check that the state is unchanged."""
         before = self.state_text()
         answer = ask()
         if self.state_text() != before:

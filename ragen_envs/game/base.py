@@ -373,7 +373,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         """
 
     def level_key(self, level: str) -> str | bytes | int:
-        """Return what a level shares with all levels that are equivalent to it, such as its rotations.
+        """Return a key that a level shares with all levels that are equivalent to it, such as rotations.
 
         Levels with the same one are always in the same split. By default, it is the level itself.
         """

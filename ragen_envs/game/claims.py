@@ -89,7 +89,7 @@ def made(
 
 
 def split_thought(thought: str) -> tuple[int, int]:
-    """Return where the thought ends, and where the prediction begins that follows ``after:``."""
+    """Return the end of the thought, and the start of the prediction that follows ``after:``."""
     lines = [*_AFTER.finditer(thought)]
     return lines[-1].span() if lines else (len(thought), len(thought))
 
@@ -114,7 +114,7 @@ def mentioned(text: str, name: str, start: int = 0, end: int | None = None) -> r
 def read_places(
     text: str, things: Mapping[str, Collection[Cell]], start: int, end: int, kind: str = PLACE
 ) -> Iterator[Claim]:
-    """Yield what a part of a text says of things: ``Box 1 2, 2 3``, ``no hole``, ``player: (1, 2)``.
+    """Yield the claims of a part of a text about things: ``Box 1 2, 2 3``, ``no hole``, ``player: (1, 2)``.
 
     Args:
         text: The thought.
@@ -188,7 +188,7 @@ def read_number(
 
 
 def count_predicted(claims: Sequence[Claim], executed: Sequence[Action]) -> int:
-    """Return how many executed actions have a true outcome in the thought, at their place in its plan."""
+    """Count the executed actions that have a true outcome in the thought, at their place in its plan."""
     moves = [claim for claim in claims if claim.kind == MOVE]
     return sum(
         bool(claim.true) and claim.action == action

@@ -22,7 +22,7 @@ _Write = Callable[[bytes | bytearray], str]
 
 
 class BoardText(OwnText, ABC):
-    """What the text faces of the games on a board share: the legend and the forms of the state."""
+    """Base of the text faces of games on a board: the legend and the forms of the state."""
 
     cell_names: ClassVar[tuple[str, ...]]
     """Names of the cell codes, in their order."""
@@ -97,11 +97,11 @@ def signs_of(symbols: Symbols, cell_names: Sequence[str]) -> str:
     return "".join(map(symbols.__getitem__, cell_names))
 
 
-def places_text(found: Mapping[str, Sequence[int]], height: int, width: int, note: str) -> str:
-    """Return where things are as (row, column), counted from 0, one line for each kind.
+def places_text(places: Mapping[str, Sequence[int]], height: int, width: int, note: str) -> str:
+    """Return the places of things as (row, column), counted from 0, one line for each kind.
 
     Args:
-        found: Indices of the cells of each kind of thing.
+        places: Indices of the cells of each kind of thing.
         height: Rows of the board.
         width: Cells in a row.
         note: A sentence about the cells that are not listed.
@@ -110,9 +110,9 @@ def places_text(found: Mapping[str, Sequence[int]], height: int, width: int, not
         f"The board has {height} rows and {width} columns. Positions are (row, column), with row 0 at "
         f"the top and column 0 at the left. {note}"
     ]
-    for name, cells in found.items():
-        places = ", ".join(f"({cell // width}, {cell % width})" for cell in cells)
-        lines.append(f"{name}: {places or 'none'}")
+    for name, cells in places.items():
+        words = ", ".join(f"({cell // width}, {cell % width})" for cell in cells)
+        lines.append(f"{name}: {words or 'none'}")
     return "\n".join(lines)
 
 
@@ -162,6 +162,6 @@ def _table(signs: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _writer(size: int, width: int, signs: str) -> _Write:
-    """Return what writes boards of a size."""
+    """Return a function that writes boards of a size."""
     cut, table = Struct(f"{width}s" * (size // width)).unpack, _table(signs)
     return lambda cells: charmap_decode(_END_OF_ROW.join(cut(cells)), "strict", table)[0]

@@ -1,4 +1,4 @@
-"""What oracles and random baselines are asked, and what they answer."""
+"""The questions to oracles and random baselines, and their answers."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a game must say of itself to be played in words."""
+"""The text of a game that is played in words: rules, legend, actions, observations, thoughts."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -69,7 +69,7 @@ def moves_and_chance(env: GameEnv[Any]) -> Row:
 
 
 def shopping(env: WebShopEnv) -> Row:
-    """Return how hard a goal of WebShop is.
+    """Measure the difficulty of a goal of WebShop.
 
     ``moves``: fewest actions of a perfect purchase; ``perfect``: products that can be bought for a score of
     1; ``near``: others that miss a single point.

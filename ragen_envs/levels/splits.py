@@ -1,4 +1,4 @@
-"""Which levels belong to which split, decided by the level itself.
+"""Assign levels to splits by their content.
 
 A level's *key* is a 64-bit number that is equal for levels that are the same up to the symmetries of
 its game, and its key decides its split. The splits are therefore disjoint up to symmetry for every

@@ -235,7 +235,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
 
     @abstractmethod
     def observe(self, seat: int) -> Any:
-        """Return what a seat sees as a fresh object."""
+        """Return the observation of a seat as a fresh object."""
 
     @abstractmethod
     def info(self, seat: int) -> dict[str, Any]:

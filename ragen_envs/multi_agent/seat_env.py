@@ -71,13 +71,13 @@ class SeatEnv(gym.Env[Any, Any]):
         return space.sample(mask)
 
     def _split(self, observation: Any) -> tuple[Any, Any]:
-        """Return what is seen and the mask, or None without one."""
+        """Return the observation and the mask, or None without one."""
         if not self._is_masked:
             return observation, None
         return observation["observation"], observation["action_mask"]
 
     def render(self) -> Any:
-        """Return what the game's ``render`` returns."""
+        """Render the game."""
         return self.game.render()
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ def _columns(character: str) -> bytes:
 
 @lru_cache(maxsize=256)
 def _cover(character: str, scale: int) -> NDArray[np.float32]:
-    """Return how much of each pixel a character covers, float32 (h, w, 1) from 0 to 1."""
+    """Return the share of each pixel that a character covers, float32 (h, w, 1) from 0 to 1."""
     canvas = Canvas(_ROWS * scale, (len(_columns(character)) + 1) * scale, (0, 0, 0), unit=scale)
     draw_character(canvas, character, 1, 1, 1, (1, 1, 1))
     cover = canvas.average()[:, :, :1]

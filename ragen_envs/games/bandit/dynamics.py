@@ -7,7 +7,7 @@ RISKY: Final = 1
 
 
 class Arm(NamedTuple):
-    """What an arm pays: ``pays`` with probability ``chance``, else nothing."""
+    """The payoff of an arm: ``pays`` with probability ``chance``, else nothing."""
 
     pays: float
     chance: float

@@ -113,7 +113,7 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         return Advice((self._kinds.index(better),), 1.0, self.arms[better].mean)
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
-        """Return what a random pull is worth."""
+        """Return the value of a random pull."""
         if self.chosen is not None or as_budget(budget).reach == 0:
             return RandomBaseline(float(self.success), 0.0)
         return RandomBaseline(0.5, sum(arm.mean for arm in self.arms.values()) / 2)

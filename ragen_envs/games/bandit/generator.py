@@ -37,7 +37,7 @@ def all_names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def name_indices() -> Mapping[str, int]:
-    """Return where each name is in ``all_names``."""
+    """Return the index of each name in ``all_names``."""
     return {name: index for index, name in enumerate(all_names())}
 
 

@@ -79,7 +79,7 @@ class BanditText(OwnText):
         return claims
 
     def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
-        """Return which arm pays more; there is nothing to say of the state after the pull."""
+        """Return the arm that pays more; there is nothing to say of the state after the pull."""
         better = "name" if actions is None else env.names[env.oracle().actions[0]]
         return f"pays more on average: {better}", ""
 

@@ -19,7 +19,7 @@ _SIGNS: Final = {"x": "*", "×": "*", "·": "*", "÷": "/", "−": "-"}
 
 
 class Operation(NamedTuple):
-    """What an action says."""
+    """A parsed action."""
 
     left: int
     sign: str
@@ -48,7 +48,7 @@ def result_of(left: int, sign: str, right: int) -> int | None:
 
 
 def read_operation(action: str) -> Operation | None:
-    """Return what an action says, or None if it is no operation."""
+    """Parse an action, or return None if it is no operation."""
     match = _FORM.fullmatch(action)
     if match is None:
         return None

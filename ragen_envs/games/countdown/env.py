@@ -107,7 +107,7 @@ class CountdownEnv(WordGameEnv):
         return solver.advise(self.numbers, self.target, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
-        """Return what uniformly random legal operations are worth."""
+        """Return the value of uniformly random legal operations."""
         return solver.random_baseline(self.numbers, self.target, as_budget(budget))
 
     def level_key(self, level: str) -> str:

@@ -42,7 +42,7 @@ def advise(numbers: Numbers, target: int, budget: Budget) -> Advice:
 
 @lru_cache(maxsize=1 << 16)
 def random_chance(numbers: Numbers, target: int, actions: int) -> float:
-    """Return how often uniformly random operations make the target, exactly."""
+    """Return the exact probability that uniformly random operations make the target."""
     if target in numbers:
         return 1.0
     choices = list(operations(numbers)) if actions else []
@@ -53,7 +53,7 @@ def random_chance(numbers: Numbers, target: int, actions: int) -> float:
 
 
 def random_baseline(numbers: Numbers, target: int, budget: Budget) -> RandomBaseline:
-    """Return what uniformly random operations are worth."""
+    """Return the value of uniformly random operations."""
     if target in numbers:
         return RandomBaseline(1.0, 0.0)
     chance = random_chance(numbers, target, min(budget.reach, len(numbers) - 1))

@@ -26,7 +26,7 @@ SOLVED: Final = bytes(face for face in range(6) for _ in range(4))
 
 
 class Sticker(NamedTuple):
-    """Where a sticker is: on which corner of the cube, and which way it looks."""
+    """The place of a sticker: its corner of the cube, and the direction in which it looks."""
 
     corner: Vector
     normal: Vector

@@ -101,7 +101,7 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         return oracle.advise(self.state, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
-        """Return what random turns are worth; None for more than 14 turns."""
+        """Return the value of random turns; None for more than 14 turns."""
         return oracle.random_baseline(self.state, as_budget(budget))
 
     def key(self, level: str) -> int:

@@ -38,7 +38,7 @@ Ints = NDArray[np.int64]
 
 
 class MoveTables(NamedTuple):
-    """What the actions do to the two parts of a state."""
+    """The effects of the actions on the two parts of a state."""
 
     orders: Ints
     """(6, 5040) the number of the order after each action."""
@@ -62,7 +62,7 @@ def move_tables() -> MoveTables:
 
 
 def _effect(action: int) -> tuple[list[int], list[int]]:
-    """Return where each corner's piece comes from, and by how much an action twists it."""
+    """Return the corner from which an action takes each piece, and the twist that it adds."""
     after = pieces_of(turned(SOLVED, action))
     assert after is not None
     return list(after.order), list(after.twists)
@@ -134,7 +134,7 @@ def advise(state: bytes, budget: Budget) -> Advice:
 
 
 def random_baseline(state: bytes, budget: Budget) -> RandomBaseline | None:
-    """Return what random turns are worth, or None above ``MAX_STEPS`` of them."""
+    """Return the value of random turns, or None above ``MAX_STEPS`` of them."""
     if is_solved(state):
         return RandomBaseline(1.0, 0.0)
     chance = chance_of_solution(state, budget.reach)

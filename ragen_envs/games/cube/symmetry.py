@@ -1,4 +1,4 @@
-"""Which cubes are the same level.
+"""Tell which cubes are the same level.
 
 Two cubes are the same if one becomes the other by holding it another way (24 rotations), by looking at
 it in a mirror, and by naming its colors anew, all of which leave the fewest turns as they are. So a
@@ -22,7 +22,7 @@ _ENTROPY: Final = 0xC0BE
 
 @lru_cache(maxsize=1)
 def symmetries() -> tuple[tuple[int, ...], ...]:
-    """Return where each of the 48 symmetries of the cube takes each of the 24 places."""
+    """Return the image of each of the 24 places under each of the 48 symmetries of the cube."""
     places = {sticker: place for place, sticker in enumerate(STICKERS)}
     return tuple(
         tuple(

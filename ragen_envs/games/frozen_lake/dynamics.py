@@ -35,7 +35,7 @@ class Lake(NamedTuple):
 
 
 def turned(success_rate: float, draw: float) -> int:
-    """Return what the ice adds to the direction, 0, 3 or 1, for a draw in [0, 1)."""
+    """Return the turn that the ice adds to the direction, 0, 3 or 1, for a draw in [0, 1)."""
     if draw < success_rate:
         return 0
     return 3 if draw < success_rate + (1.0 - success_rate) * 0.5 else 1

@@ -142,7 +142,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         return oracle.advise(self._lake, self.position, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
-        """Return what random actions are worth; the return is the probability to reach the goal."""
+        """Return the value of random actions; the return is the probability to reach the goal."""
         return oracle.random_baseline(self._lake, self.position, as_budget(budget))
 
     def turn_value(self, actions: Sequence[int], budget: Budget) -> float:

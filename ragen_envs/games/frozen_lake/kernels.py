@@ -290,7 +290,7 @@ def rollout(
 
 @jit
 def undominated(vectors: Any, order: Any, limit: Any) -> Any:
-    """Return which vectors no other one dominates, and how many pairs were compared.
+    """Return the vectors that no other one dominates, and the number of pairs compared.
 
     Args:
         vectors: (n, cells) float64.

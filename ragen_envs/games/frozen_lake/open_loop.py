@@ -62,7 +62,7 @@ def transitions(lake: Lake) -> Floats:
 
 
 class Moves(NamedTuple):
-    """Where each action may lead from each cell."""
+    """The cells to which each action may lead from each cell."""
 
     cells: NDArray[np.intp]
     """(up to 3, 4, cells) the next cells."""
@@ -128,7 +128,7 @@ class OpenLoopOptimum:
         return self._known[wanted]
 
     def _needed(self, wanted: tuple[int, int]) -> list[tuple[int, int]]:
-        """Return what must still be solved for (actions, turns), in an order that it can be solved in."""
+        """Return the budgets to solve before (actions, turns), in an order in which they can be solved."""
         needed: set[tuple[int, int]] = set()
         stack = [wanted]
         while stack:

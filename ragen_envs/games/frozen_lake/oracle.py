@@ -30,7 +30,7 @@ def advise(lake: Lake, position: int, budget: Budget) -> Advice:
 
 
 def turn_value(lake: Lake, position: int, actions: Sequence[int], budget: Budget) -> float:
-    """Return what a turn of the walker at ``position`` is worth; see ``GameEnv.turn_value``.
+    """Return the value of a turn of the walker at ``position``; see ``GameEnv.turn_value``.
 
     Raises:
         SolverLimitError: A turn may hold so many actions that the search would take too long.
@@ -86,7 +86,7 @@ def _advise_deterministic(lake: Lake, position: int, budget: Budget) -> Advice:
 
 
 def random_baseline(lake: Lake, position: int, budget: Budget) -> RandomBaseline:
-    """Return what random actions are worth to the walker at ``position``."""
+    """Return the value of random actions to the walker at ``position``."""
     tile = lake.tiles[position]
     if tile != FROZEN:
         return RandomBaseline(float(tile == GOAL), 0.0)

@@ -100,7 +100,7 @@ class FrozenLakeText(BoardText):
         return [*claims, *read_places(thought, later, after, len(thought), AFTER)]
 
     def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
-        """Return where player, goal and holes beside the player are, and where the player may be then."""
+        """Return the places of player, goal and holes beside the player, and of the player afterwards."""
         when = "after the first action" if env.success_rate < 1 else "after"
         if actions is None:
             each = (
@@ -147,7 +147,7 @@ def _things(env: Any) -> dict[str, list[Cell]]:
         "hole": [cell for cell, tile in enumerate(env.tiles) if tile == HOLE],
         "holes next to me": [cell for cell in sorted(beside) if env.tiles[cell] == HOLE],
     }
-    return {name: [divmod(cell, env.width) for cell in found] for name, found in cells.items()}
+    return {name: [divmod(cell, env.width) for cell in some] for name, some in cells.items()}
 
 
 def _words(places: Sequence[Cell], separator: str = " or ") -> str:
@@ -155,7 +155,7 @@ def _words(places: Sequence[Cell], separator: str = " or ") -> str:
 
 
 def _led(env: Any, places: Sequence[int], action: int) -> list[int]:
-    """Return where an action may lead, the intended place first; from several places, without repeats."""
+    """Return the cells to which an action may lead, the intended one first, without repeats."""
     slips = (0,) if env.success_rate == 1 else (0, 3, 1)
     ahead = [
         walk(place, (action + slip) % 4, env.height, env.width)
@@ -168,7 +168,7 @@ def _led(env: Any, places: Sequence[int], action: int) -> list[int]:
 
 
 def _reached(env: Any, actions: Sequence[int]) -> list[int]:
-    """Return where the player may be after the actions, or after the first one on slippery ice."""
+    """Return the cells where the player may be after the actions, or after the first one on slippery ice."""
     places = [env.position]
     for action in actions if env.success_rate == 1 else actions[:1]:
         places = _led(env, places, action)

@@ -36,7 +36,7 @@ def read_code(action: str) -> str | None:
 
 
 def answer_to(guess: str, code: str) -> Answer:
-    """Return what a guess is told."""
+    """Return the answer to a guess."""
     right = sum(a == b for a, b in zip(guess, code, strict=True))
     shared = sum(min(guess.count(color), code.count(color)) for color in COLORS)
     return right, shared - right

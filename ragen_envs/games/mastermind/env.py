@@ -100,7 +100,7 @@ class MastermindEnv(WordGameEnv):
         return oracle.advise(self.guesses, self.success, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
-        """Return what uniformly random guesses are worth."""
+        """Return the value of uniformly random guesses."""
         if self.success:
             return RandomBaseline(1.0, 0.0)
         chance = 1 - (1 - 1 / len(dynamics.CODES)) ** as_budget(budget).reach

@@ -63,7 +63,7 @@ def remaining(guesses: Iterable[tuple[str, Answer]]) -> Codes:
 
 
 def reach(guesses: int) -> int:
-    """Return how many codes any strategy can find at most: one a guess, 13 other answers each."""
+    """Return the most codes that any strategy can find: one a guess, 13 other answers each."""
     codes = 0
     for _ in range(min(guesses, 5)):
         codes = 1 + _FEWER * codes
@@ -96,7 +96,7 @@ def _places() -> NDArray[np.int64]:
 
 
 def _sizes(codes: Codes) -> NDArray[np.int64]:
-    """Return how many of the codes give each answer to each guess, (1296, 14)."""
+    """Count the codes that give each answer to each guess, (1296, 14)."""
     counts = np.bincount(_places()[:, codes].ravel(), minlength=_ANSWERS * len(CODES))
     return counts.reshape(len(CODES), _ANSWERS)
 
@@ -159,7 +159,7 @@ def _widest(codes: Codes) -> int:
 
 
 class Search:
-    """How many of some codes can be found within a number of guesses, and the guess to begin with."""
+    """The most of some codes that can be found within a number of guesses, and the guess to begin with."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, int], tuple[int, int]] = {}
@@ -198,7 +198,7 @@ class Search:
         return best
 
     def _found(self, codes: Codes, guesses: int, guess: int, beaten: int) -> int:
-        """Return how many codes are found after a guess, or at most ``beaten`` if they are fewer."""
+        """Count the codes found after a guess, or at most ``beaten`` if they are fewer."""
         parts = _parts(codes, guess)
         hopes = [min(len(part), reach(guesses - 1)) for part in parts]
         total = len(codes) - sum(map(len, parts)) + sum(hopes)
@@ -283,7 +283,7 @@ def value_after(guesses: Sequence[tuple[str, Answer]], new: Sequence[str], budge
 
 
 def guesses_needed(code: str) -> int:
-    """Return how many guesses the strategy needs for a code."""
+    """Count the guesses that the strategy needs for a code."""
     answered: list[tuple[str, Answer]] = []
     while True:
         guess = strategy(remaining(answered), LONGEST - len(answered), _stored(answered))

@@ -39,7 +39,7 @@ def members(cells: Cells) -> list[int]:
 
 
 def number(mines: Cells, cell: int) -> int:
-    """Return how many neighbors of a cell have a mine."""
+    """Count the neighbors of a cell that have a mine."""
     return (mines & AROUND[cell]).bit_count()
 
 

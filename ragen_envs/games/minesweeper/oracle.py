@@ -57,7 +57,7 @@ def consistent(mines: Cells, opened: Cells) -> Boards:
 
 @cache
 def weight(board: Cells) -> int:
-    """Return how likely a board is, up to a constant that all boards share."""
+    """Return the likelihood of a board, up to a constant that all boards share."""
     return _UNIT // sum(not board & AROUND[cell] for cell in members(ALL & ~board))
 
 

@@ -24,7 +24,7 @@ ACTION_NAMES: Final = ("Up", "Down", "Left", "Right")
 
 
 def offsets(width: int) -> tuple[int, int, int, int]:
-    """Return what each action adds to a flat index."""
+    """Return the offset of each action in a flat index."""
     return -width, width, -1, 1
 
 

@@ -192,7 +192,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return oracle.advise(self.board, self._left, self.reward, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
-        """Return what random actions are worth; None if very many states are within reach."""
+        """Return the value of random actions; None if very many states are within reach."""
         return oracle.random_baseline(self.board, self._left, self.reward, as_budget(budget))
 
     def max_return(self, budget: Budget | int | None = None) -> float:

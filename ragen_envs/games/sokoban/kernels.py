@@ -68,7 +68,7 @@ share(
 
 
 def _outcomes() -> NDArray[np.int64]:
-    """Return what ``dynamics.move`` does, for each pair of cells ahead: (7 * 7,) packed in bits.
+    """Return the effects of ``dynamics.move``, for each pair of cells ahead: (7 * 7,) packed in bits.
 
     From the lowest: the new cell ahead (3 bits), the new cell beyond (3), whether the player moved
     (1), whether it pushed (1), 1 + the change of boxes on targets (2).
@@ -221,7 +221,7 @@ def start_all(
 def working_memory(
     size: int, law: Law
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return what ``draw_all`` works in: an item a cell for seven uses, and table and trail of a search.
+    """Return the buffers of ``draw_all``: an item a cell for seven uses, and table and trail of a search.
 
     Kernels that made it themselves would take longer to compile.
     """

@@ -10,7 +10,7 @@ _DEEP: Final = 298
 
 
 class Law(NamedTuple):
-    """What distinguishes one generator from another; plain numbers, so that compiled code can read it."""
+    """The settings that distinguish generators; plain numbers, so that compiled code can read it."""
 
     pulls_only: int
     """1: each step of the reverse search pulls the box behind the player, if there is one. 0: the search
@@ -60,6 +60,6 @@ def law_of(generator: str, search_depth: int | None, height: int, width: int, bo
 
 
 def law_name(generator: str, search_depth: int | None) -> str:
-    """Return what the name of a level distribution says of the law; "" for the default."""
+    """Return the part of a level distribution's name that tells the law; "" for the default."""
     depth = "" if search_depth in (None, _DEEP + 2) else f"-depth{search_depth}"
     return ("" if generator == RAGEN else f"-{generator}") + depth

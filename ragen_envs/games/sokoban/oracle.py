@@ -20,7 +20,7 @@ MAX_STATES: Final = 1 << 18
 
 
 class Lookahead(NamedTuple):
-    """What ``steps`` actions are worth."""
+    """The value of ``steps`` actions."""
 
     random_success: float
     """Probability that uniformly random actions solve the board."""
@@ -63,7 +63,7 @@ def _return_of(board: NDArray[np.uint8], left: int, reward: Reward, plan: tuple[
 def random_baseline(
     board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget
 ) -> RandomBaseline | None:
-    """Return what random actions are worth on a board (h, w) with ``left`` targets without a box."""
+    """Return the value of random actions on a board (h, w) with ``left`` targets without a box."""
     if left == 0:
         return RandomBaseline(1.0, 0.0)
     ahead = _look_ahead(board, reward, budget)
@@ -87,7 +87,7 @@ def _look_ahead(board: NDArray[np.uint8], reward: Reward, budget: Budget) -> Loo
 def look_ahead(
     cells: bytes, width: int, reward: Reward, steps: int, least: int
 ) -> Lookahead | None:
-    """Return what ``steps`` actions are worth, or None if more than ``MAX_STATES`` are within reach.
+    """Return the value of ``steps`` actions, or None if more than ``MAX_STATES`` are within reach.
 
     Args:
         cells: (h*w,) cell codes with one player, bordered by walls; not solved.

@@ -54,7 +54,7 @@ def scratch(size: int, boxes: int, law: Law, make: Callable[[int], Ints]) -> Scr
 
 
 def lengths(law: Law) -> tuple[int, int]:
-    """Return how long the table and the trail of a search are."""
+    """Return the lengths of the table and the trail of a search."""
     slots = 2
     while slots < 2 * law.nodes + 3:
         slots *= 2
@@ -172,7 +172,7 @@ def reverse_play(
 
 
 def _box_key(board: Ints, cell: int, weights: Sequence[int], pulled: int) -> int:
-    """Return what a box adds to the key of a state.
+    """Return the part of a box in the key of a state.
 
     As in both published codes, a box that was pulled onto a target makes another state than one that never
     left it.

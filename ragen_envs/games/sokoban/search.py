@@ -94,7 +94,7 @@ def lift(board: Any, floor: Any, states: Any, node: Any) -> None:
 
 @jit
 def tried(board: Any, player: Any, offset: Any) -> Any:
-    """Return what ``dynamics.move`` would, and leave the board as it is."""
+    """Return the effects of ``dynamics.move``, and leave the board as it is."""
     ahead = player + offset
     beyond = ahead + offset if board[ahead] >= BOX_ON_TARGET else ahead
     here, near, far = board[player], board[ahead], board[beyond]

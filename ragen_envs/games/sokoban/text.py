@@ -142,7 +142,7 @@ class SokobanText(BoardText):
         return [*claims, *read_places(thought, _things(final, width), after, len(thought), AFTER)]
 
     def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
-        """Return where player, boxes and targets are, and where player and boxes will be."""
+        """Return the places of player, boxes and targets, and those of player and boxes afterwards."""
         if actions is None:
             return "player: row column; box: row column; target: row column", (
                 "after: player row column; box row column"
@@ -184,7 +184,7 @@ def _moved(cells: bytearray, width: int, action: int) -> tuple[Cell | None, Cell
 
 
 def _outcome(player: Cell | None, box: Cell | None) -> str:
-    """Return what a move led to, in the words of a thought."""
+    """Describe the outcome of a move, in the words of a thought."""
     if player is None:
         return "blocked"
     return f"to {_words([player])}" + (f", box to {_words([box])}" if box else "")

@@ -37,7 +37,7 @@ UNITS: Final = _units()
 
 
 class Placement(NamedTuple):
-    """What an action says."""
+    """A parsed action."""
 
     cell: int | None
     """From 0, or None outside the grid."""
@@ -49,7 +49,7 @@ class Placement(NamedTuple):
 
 
 def read_placement(action: str) -> Placement | None:
-    """Return what an action says, or None if it is no placement."""
+    """Parse an action, or return None if it is no placement."""
     match = _FORM.fullmatch(action)
     if match is None:
         return None

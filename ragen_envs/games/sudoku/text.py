@@ -128,7 +128,7 @@ class SudokuText(BoardText):
         return [*claims, *read_number(thought, form, after, len(thought), AFTER, left, "{} empty")]
 
     def claim_lines(self, env: Any, actions: Sequence[str] | None) -> tuple[str, str]:
-        """Return what each row misses, and the number of empty cells after the actions."""
+        """Return the digits that each row misses, and the number of empty cells after the actions."""
         if actions is None:
             return "row 1 misses digits; row 2 misses digits; ...", "after: number empty"
         rows = [f"row {row + 1} misses {_words(_missing(env.grid, row))}" for row in range(SIDE)]

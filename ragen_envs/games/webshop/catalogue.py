@@ -1,4 +1,4 @@
-"""What a shop sells: products, and a catalogue made from a seed."""
+"""The goods of a shop: products, and a catalogue made from a seed."""
 
 import hashlib
 import math
@@ -125,7 +125,7 @@ class Catalogue(Sequence[Product]):
 
 @dataclass(frozen=True)
 class _Design:
-    """What a product is, before it is put into words."""
+    """A product before it is put into words."""
 
     department: str
     shelf: str

@@ -22,7 +22,7 @@ _FORM: Final = re.compile(r"\s*(search|click)\s*\[(.*)\]\s*", re.IGNORECASE | re
 
 @dataclass(frozen=True)
 class Page:
-    """Where the customer is. Pages are values: each action gives a new one."""
+    """The page at which the customer is. Pages are values: each action gives a new one."""
 
     query: str | None = None
     """The last search, or None on the search page."""

@@ -1,4 +1,4 @@
-"""What a customer wants: a product by its kind, attributes, options and price."""
+"""Goals of customers: a product by its kind, attributes, options and price."""
 
 import json
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _PLAIN_NOUNS: Final = frozenset(
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be bought."""
+    """A wish: something to be bought."""
 
     product: Product
     """A product that fulfils the goal, if its options are chosen."""

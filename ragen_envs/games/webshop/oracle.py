@@ -115,7 +115,7 @@ def _counts_for(value: str, goal: Goal) -> Places:
 
 
 def _cost(pairs: Mapping[Pair, Places], goal: Goal) -> tuple[int, int]:
-    """Return how many values there are, and how many of options with other names than those asked for."""
+    """Count the values, and those of options with other names than those asked for."""
     names = [{goal.options[place][0] for place in places} for places in pairs.values()]
     return len(pairs), sum(name not in own for (name, _), own in zip(pairs, names, strict=True))
 

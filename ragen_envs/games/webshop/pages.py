@@ -93,7 +93,7 @@ def _labels(page: Page, option: str) -> list[str]:
 
 
 def subpage_lines(product: Product, subpage: str) -> tuple[str, ...]:
-    """Return what a sub-page of a product says."""
+    """Return the lines of a sub-page of a product."""
     if subpage == "Description":
         return (product.description or "There is no description.",)
     if subpage == "Features":

@@ -1,4 +1,4 @@
-"""What a purchase is worth: the published formula, and what was wrong with it.
+"""Score purchases: the published formula, and what was wrong with it.
 
 r = type * (attributes + options + [price within the limit]) / (|attributes| + |options| + 1)
 
@@ -32,7 +32,7 @@ _NO_WORD: Final = re.compile(r"\W")
 
 
 class Verdict(NamedTuple):
-    """What a purchase is worth, and why."""
+    """The worth of a purchase, and the reasons."""
 
     score: float
     """In [0, 1]; 1 if everything is as asked."""
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
     """Whether its price is within the limit."""
 
     def wrong(self, goal: Goal) -> tuple[str, ...]:
-        """Return what is not as asked, of "product", "attribute", "option" and "price"."""
+        """Return the faults of the purchase, of "product", "attribute", "option" and "price"."""
         checks = {
             "product": self.type < 1,
             "attribute": self.attributes < len(goal.attributes),
@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 
 
 def judge(goal: Goal, product: Product, chosen: Mapping[str, str]) -> Verdict:
-    """Return what buying a product with some options is worth."""
+    """Judge the purchase of a product with some options."""
     kind = type_score(goal.product, product)
     attributes = sum(has_attribute(product, each, goal.similar) for each in goal.attributes)
     options = sum(
@@ -75,7 +75,7 @@ def within(goal: Goal, product: Product) -> bool:
 
 
 def type_score(wanted: Product, bought: Product) -> float:
-    """Return how well the kind of a product matches."""
+    """Score the kind of a product."""
     nouns = wanted.nouns
     shared = len(nouns & bought.nouns) / len(nouns) if nouns else 0.2
     if shared == 0:

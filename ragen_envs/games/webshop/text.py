@@ -57,7 +57,7 @@ class WebShopText(OwnText):
 
 
 def _outcome(env: Any) -> str:
-    """Return what was bought, its score and what was wrong with it."""
+    """Describe the purchase, its score and its faults."""
     wrong = ", ".join(env.verdict.wrong(env.goal))
     about = f"; wrong: {wrong}" if wrong else ""
     return f"You bought {env.page.product.id}. Score: {env.verdict.score:.3g}{about}."

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 
 def counts_of(choices: Sequence[int], arms: int) -> list[int]:
-    """Return how many pull each arm; a choice of ``arms`` is a pass."""
+    """Count the players who pull each arm; a choice of ``arms`` is a pass."""
     return [sum(choice == arm for choice in choices) for arm in range(arms)]
 
 
 def share(pots: Sequence[float], choices: Sequence[int]) -> list[float]:
-    """Return what each player gets: its arm's pot in equal parts, and nothing for a pass."""
+    """Return the payoff of each player: its arm's pot in equal parts, and nothing for a pass."""
     counts = counts_of(choices, len(pots))
     return [pots[choice] / counts[choice] if choice < len(pots) else 0.0 for choice in choices]
 

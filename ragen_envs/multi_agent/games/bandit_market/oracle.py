@@ -49,7 +49,7 @@ def symmetric_equilibrium(means: Sequence[float], players: int) -> Mixed:
 
 
 def expected_share(mean: float, players: int, chance: float) -> float:
-    """Return what one who pulls an arm expects if each of the others does so with a probability."""
+    """Return the expected payoff of one who pulls an arm if each of the others does so with a probability."""
     if chance == 0.0:
         return mean
     if chance == 1.0:

@@ -18,7 +18,7 @@ FINISHES: Final = (FIRST, ALL)
 def walk_all(
     tiles: Sequence[int], table: Sequence[int], positions: Sequence[int], directions: Sequence[int]
 ) -> list[int]:
-    """Return where everybody is after a round in which each went in a direction, or stayed.
+    """Return the positions after a round in which each went in a direction, or stayed.
 
     A frozen tile holds one walker. Two who want the same frozen tile, or each other's, stay where they
     are, and so does who wants a tile whose walker stays; no seat has priority. Holes and the goal hold

@@ -84,7 +84,7 @@ def _shares(strategies: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def _ends(tiles: bytes, finish: str) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which joint states end the game, (cells^2,), and what each seat is paid, (2, cells^2)."""
+    """Return whether joint states end the game, (cells^2,), and the payoffs of the seats, (2, cells^2)."""
     cells = range(len(tiles))
     scores = [score(tiles, state, finish) for state in product(cells, cells)]
     ended = np.array([all(out) for _, out in scores])
@@ -93,7 +93,7 @@ def _ends(tiles: bytes, finish: str) -> tuple[NDArray[np.bool_], Floats]:
 
 @lru_cache(maxsize=64)
 def _moves(tiles: bytes, height: int, width: int) -> NDArray[np.int64]:
-    """Return where directions lead, (5, 5, cells^2)."""
+    """Return the joint state that directions lead to, (5, 5, cells^2)."""
     cells, table = range(len(tiles)), ways(height, width)
     reached = np.empty((_MOVES, _MOVES, len(tiles) ** 2), np.int64)
     for number, state in enumerate(product(cells, cells)):
