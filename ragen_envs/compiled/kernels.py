@@ -66,6 +66,7 @@ def grid_key(cells: Any, weights: Any, images: Any) -> Any:
 @in_place
 def first_outside(actions: Any, count: Any) -> Any:
     """Return the index of the first action that is not in [0, count), or -1."""
+    # No branch in the usual pass; only a wrong action costs the second one, which finds its place.
     outside = 0
     for i in range(actions.shape[0]):
         outside |= int(actions[i] < 0) | int(actions[i] >= count)

@@ -11,6 +11,7 @@ def fewest(numbers: Numbers, target: int) -> int | None:
     """Return the fewest operations that make the target, or None if nothing makes it."""
     if target in numbers:
         return 0
+    # Every operation leaves one number fewer, so that the recursion ends.
     rests = [fewest(play(numbers, each), target) for each in operations(numbers)]
     lengths = [length for length in rests if length is not None]
     return 1 + min(lengths) if lengths else None

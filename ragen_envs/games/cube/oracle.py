@@ -163,7 +163,7 @@ def chance_of_solution(state: bytes, steps: int) -> float | None:
         spread = _played(spread)
     rest = _solved_within(steps // 2)
     at = np.searchsorted(rest.states, spread.states)
-    at[at == len(rest.states)] = 0
+    at[at == len(rest.states)] = 0  # beyond the last state; the next line finds them unequal
     known = rest.states[at] == spread.states
     return float(spread.weights[known] @ rest.weights[at[known]])
 

@@ -147,6 +147,7 @@ def walk_all(
     """Walk in the directions ``turns``, which receives the tiles where the players are then."""
     for i in range(turns.shape[0]):
         here = state[POSITION, i]
+        # For signed indices, numba checks for negative values.
         turns[i] = ways[np.uint64(4 * here + turns[i])]
         if cells is not None:
             cells[i, np.uint64(here)] = tiles[i, np.uint64(here)]

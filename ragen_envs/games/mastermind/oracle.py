@@ -118,11 +118,12 @@ def _fewest(held: bytes, guesses: int) -> tuple[int, int]:
     count = len(codes)
     if count > reach(guesses):
         return _NEVER, int(codes[0])
-    if count <= 2:
+    if count <= 2:  # guess one: it is found at once, the other with the next guess
         return 2 * count - 1, int(codes[0])
     sizes = _sizes(codes)
     largest = sizes[:, :_FEWER].max(1)
     bounds = count + _least()[sizes[:, :_FEWER]].sum(1)
+    # A guess that tells nothing apart, or leaves more codes than the rest of the guesses can find.
     bounds[(largest == count) | (largest > reach(guesses - 1))] = _NEVER
     best = _NEVER, int(codes[0])
     for guess in np.lexsort((-sizes[:, _FEWER], bounds)):

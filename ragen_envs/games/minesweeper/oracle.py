@@ -109,6 +109,7 @@ class Search:
         parts = list(parted(opened, boards, cell).items())
         possible = sum(total(part) for _, part in parts)
         won = 0
+        # Small parts are searched fast, and may show early that the cell cannot beat the best one.
         for (after, _), part in sorted(parts, key=lambda each: len(each[1])):
             possible -= total(part)
             won += self.best(after, tuple(part))[0]

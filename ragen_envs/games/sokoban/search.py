@@ -210,7 +210,7 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
             key = nodes[head, KEY] + 3 * (weights[ahead] - weights[player])
             if pushed != 0:
                 key += weights[pushed + off[action]] - weights[pushed]
-            if first_visit(table, key | 1) < 0:
+            if first_visit(table, key | 1) < 0:  # 0 marks a free slot, so keys are odd
                 continue
             if count == states.shape[0]:
                 states, nodes = grown(states), grown(nodes)

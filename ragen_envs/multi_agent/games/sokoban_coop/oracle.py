@@ -67,6 +67,7 @@ def joint_plan(
                 following.append(reached)
                 if solved:
                     return _trace(origins, reached)
+            # Once a state is enough: its successors are few, and checking each would cost more.
             if len(origins) > max_states:
                 raise SolverLimitError(
                     f"max_states is {max_states}, too few to plan for {len(movers)} movers"
