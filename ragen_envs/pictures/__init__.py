@@ -1,1 +1,1 @@
-"""Pictures of games: drawing, fonts, tiles and cards."""
+"""Pictures of games: drawing, fonts and tiles."""
