@@ -270,7 +270,7 @@ def test_other_agents_in_the_same_directory_are_named(fails, tmp_path):
     first = ["--agent", "random", "--agent", "oracle"]
     assert main([*map(str, one), *first]) == 0
     assert (
-        f"'{out}' has the agents random and oracle, but this command also names noop; choose another "
+        f"'{out}' has the agents random, oracle, but this command names random, oracle, noop; choose another "
         f"--out, then compare them: ragen compare {out}:oracle NEW:noop"
     ) in fails(*one, *first, "--agent", "noop")
     error = fails(*one, "--agent", "oracle")

@@ -255,25 +255,6 @@ def test_another_game_is_trained_on_and_tested_on_itself():
         ({"train": {"seed": 5}}, "train.seed is 5, but the sweep sets it; use --seeds"),
         ({"train": {"env_kwargs": {"size": 6}}}, "use settings of the cell"),
         ({"cells": {"a": {"supervised": {"seed": 5}}}}, "cell 'a': supervised.seed is 5"),
-        (
-            {"cells": {"a": {"supervised": {}, "learning_rate_factor": 2.0}}},
-            "cell 'a': learning_rate_factor has no effect on a supervised run",
-        ),
-        (
-            {
-                "cells": {
-                    "a": {
-                        "learning_rate_factor": 2.0,
-                        "train": {"update": {"learning_rate": 0.1}},
-                    }
-                }
-            },
-            "cell 'a': train.update.learning_rate is 0.1, but learning_rate_factor of the cell 'a' sets",
-        ),
-        (
-            {"train": {"rollout": {"group_size": 2}}, "cells": {"a": {"group_size": 4}}},
-            "train.rollout.group_size is 2, but group_size of the cell 'a' sets it",
-        ),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):

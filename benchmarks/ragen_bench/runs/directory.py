@@ -183,22 +183,18 @@ def _check_keys(folder: Path, records: Records[Any], config: AnyConfig) -> None:
 
 def _check_agents(folder: Path, old: AnyConfig, new: AnyConfig) -> None:
     """Raise `RagenError` if two runs of one kind do not have the same agents in the same order."""
-    old_names, new_names = ([agent.name for agent in config.agents] for config in (old, new))
     if type(old) is not type(new):
         return
-    if old_names == new_names:
-        _check_weights(folder, old, new)
-        return
-    more = [name for name in new_names if name not in old_names]
-    longer = len(old_names) + len(more) == len(new_names)
-    says = f"also names {_and(more)}" if longer and more else f"names {_and(new_names)}"
-    advice = "choose another --out"
-    if more and isinstance(old, RunConfig):
-        advice += f", then compare them: ragen compare {folder}:{old_names[-1]} NEW:{more[0]}"
-    raise RagenError(
-        f"'{folder}' has the agent{'s' if len(old_names) > 1 else ''} {_and(old_names)}, but this command "
-        f"{says}; {advice}"
-    )
+    before, now = ([agent.name for agent in config.agents] for config in (old, new))
+    if before != now:
+        advice = "choose another --out"
+        if isinstance(old, RunConfig) and now[-1] not in before:
+            advice += f", then compare them: ragen compare {folder}:{before[-1]} NEW:{now[-1]}"
+        raise RagenError(
+            f"'{folder}' has the agents {', '.join(before)}, but this command names {', '.join(now)}; "
+            f"{advice}"
+        )
+    _check_weights(folder, old, new)
 
 
 def _check_weights(folder: Path, before: AnyConfig, now: AnyConfig) -> None:
@@ -208,8 +204,8 @@ def _check_weights(folder: Path, before: AnyConfig, now: AnyConfig) -> None:
         is_code = all(agent.live or is_python_agent(agent.name) for agent in changed)
         raise RagenError(
             f"'{folder}' holds another run: the {'sources' if is_code else 'files'} of "
-            f"{_and([agent.name for agent in changed])} have changed since it was "
-            "started; choose another --out"
+            f"{', '.join(agent.name for agent in changed)} have changed since it was started; choose another "
+            "--out"
         )
 
 
@@ -218,10 +214,6 @@ def _agents(config: AnyConfig) -> dict[str, Any]:
     without = {"endpoint": ADDRESSES}
     dumped = (agent.model_dump(mode="json", exclude=without) for agent in config.agents)
     return {f"agents[{i}]": agent for i, agent in enumerate(dumped)}
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:

@@ -20,15 +20,6 @@ _SET_ELSEWHERE: Final = {
     "seed": "--seeds",
 }
 """Fields of the training config that a sweep sets itself, and from what."""
-_OF_TRAINING: Final = (
-    "preset", "train", "group_size", "iterations_divisor", "learning_rate_factor"
-)  # fmt: skip
-"""Fields of a cell that a supervised run does not read."""
-_DERIVED: Final = {
-    "learning_rate_factor": ("update", ("learning_rate", "critic_learning_rate")),
-    "group_size": ("rollout", ("prompts_per_iteration", "group_size")),
-}
-"""Fields of a cell, and the fields of the training config that they set."""
 
 
 class _Model(BaseModel):
@@ -121,8 +112,6 @@ class Sweep(_Model):
         _refuse(self.train, _SET_ELSEWHERE, "train")
         for name, each in self.cells.items():
             _check_cell(name, each)
-            for where, train in (("train", self.train), (f"cell '{name}': train", each.train)):
-                _refuse_derived(name, each, train, where)
         return self
 
     def against(self, cell: str) -> str | None:
@@ -138,26 +127,6 @@ def _check_cell(name: str, cell: Cell) -> None:
         return
     own = {field: _SET_ELSEWHERE[field] for field in ("game", "seed")}
     _refuse(cell.supervised, own, f"cell '{name}': supervised")
-    for field in _OF_TRAINING:
-        if field in cell.model_fields_set:
-            raise ValueError(
-                f"cell '{name}': {field} has no effect on a supervised run; leave it out, or set fields of "
-                "supervised"
-            )
-
-
-def _refuse_derived(name: str, cell: Cell, train: Mapping[str, Any], where: str) -> None:
-    """Refuse fields of the training config that would undo what a cell sets by a field of its own."""
-    for field in cell.model_fields_set & _DERIVED.keys():
-        part, derived = _DERIVED[field]
-        own = train.get(part)
-        own = own if isinstance(own, Mapping) else {}
-        for each in derived:
-            if each in own:
-                raise ValueError(
-                    f"{where}.{part}.{each} is {own[each]!r:.80}, but {field} of the cell '{name}' sets it; "
-                    "leave one of them out"
-                )
 
 
 def _refuse(given: Mapping[str, Any], elsewhere: Mapping[str, str], where: str) -> None:

@@ -72,13 +72,16 @@ class AdvantageEstimate:
     """(B, T) bool: action tokens with a value target; None for all of them."""
 
 
+_Function = Callable[[EstimatorInput], AdvantageEstimate]
+
+
 @dataclass(frozen=True)
 class Estimator:
     """An advantage estimator and what it needs from the trainer."""
 
     name: str
     """Its name in ``advantage.estimator``."""
-    function: Callable[[EstimatorInput], AdvantageEstimate]
+    function: _Function
     """A pure function of the batch."""
     summary: str
     """One line for the documentation, with the source."""
@@ -157,16 +160,11 @@ def _bilevel_gae(batch: EstimatorInput) -> AdvantageEstimate:
     )  # fmt: skip
 
 
-def _grpo(batch: EstimatorInput) -> AdvantageEstimate:
-    return AdvantageEstimate(per_token(adv.grpo(batch.returns, batch.groups), batch.mask))
-
-
-def _rloo(batch: EstimatorInput) -> AdvantageEstimate:
-    return AdvantageEstimate(per_token(adv.rloo(batch.returns, batch.groups), batch.mask))
-
-
-def _dr_grpo(batch: EstimatorInput) -> AdvantageEstimate:
-    return AdvantageEstimate(per_token(adv.dr_grpo(batch.returns, batch.groups), batch.mask))
+def _of_groups(advantages: Callable[[Tensor, Tensor], Tensor]) -> _Function:
+    """Return an estimator that gives all tokens of a trajectory one number, of returns and groups."""
+    return lambda batch: AdvantageEstimate(
+        per_token(advantages(batch.returns, batch.groups), batch.mask)
+    )
 
 
 def _gigpo(batch: EstimatorInput) -> AdvantageEstimate:
@@ -189,34 +187,26 @@ def _opo(batch: EstimatorInput) -> AdvantageEstimate:
     return AdvantageEstimate(per_token(adv.opo(batch.returns, batch.groups, lengths), batch.mask))
 
 
-def _gpg(batch: EstimatorInput) -> AdvantageEstimate:
-    return AdvantageEstimate(per_token(adv.gpg(batch.returns, batch.groups), batch.mask))
-
-
 def _maxrl(batch: EstimatorInput) -> AdvantageEstimate:
     successes = batch.returns.new_tensor([t.success for t in batch.trajectories])
     return AdvantageEstimate(per_token(adv.maxrl(successes, batch.groups), batch.mask))
 
 
-def _reinforce(batch: EstimatorInput) -> AdvantageEstimate:
-    return AdvantageEstimate(adv.reinforce(batch.rewards, batch.mask, batch.settings.gamma))
-
-
 def _reinforce_baseline(batch: EstimatorInput) -> AdvantageEstimate:
-    return AdvantageEstimate(adv.whiten(_dr_grpo(batch).advantages, batch.mask))
+    return AdvantageEstimate(adv.whiten(_of_groups(adv.dr_grpo)(batch).advantages, batch.mask))
 
 
 for _estimator in (
     Estimator(
-        "grpo", _grpo, "(return - mean) / deviation within the group (GRPO, arXiv 2402.03300)",
+        "grpo", _of_groups(adv.grpo), "(return - mean) / deviation within the group (GRPO, arXiv 2402.03300)",
         needs_group=True,
     ),
     Estimator(
-        "rloo", _rloo, "return - mean of the others of the group (arXiv 2402.14740)",
+        "rloo", _of_groups(adv.rloo), "return - mean of the others of the group (arXiv 2402.14740)",
         needs_group=True,
     ),
     Estimator(
-        "dr-grpo", _dr_grpo,
+        "dr-grpo", _of_groups(adv.dr_grpo),
         "return - mean of the group; Dr.GRPO with `loss.agg_mode=seq-mean-token-sum-norm` "
         "(arXiv 2503.20783)",
         needs_group=True, published={"loss.agg_mode": "seq-mean-token-sum-norm"},
@@ -226,7 +216,7 @@ for _estimator in (
         needs_group=True,
     ),
     Estimator(
-        "gpg", _gpg,
+        "gpg", _of_groups(adv.gpg),
         "return - mean of the group, divided by the share of trajectories in groups whose returns differ "
         "(GPG, arXiv 2504.02546)",
         needs_group=True, published={"loss.policy_loss": "gpg"},
@@ -238,7 +228,10 @@ for _estimator in (
         needs_group=True,
     ),
     Estimator(
-        "reinforce++", _reinforce,
+        "reinforce++",
+        lambda batch: AdvantageEstimate(
+            adv.reinforce(batch.rewards, batch.mask, batch.settings.gamma)
+        ),
         "rewards from each token on, discounted by `gamma`, whitened over all tokens (REINFORCE++, arXiv "
         "2501.03262)",
         reads_token_rewards=True,

@@ -101,21 +101,9 @@ def group_std(returns: Returns) -> NDArray[np.float64]:
     return np.array([r.std(ddof=1) if len(r) > 1 else 0.0 for r in returns])
 
 
-def _all(batch: FilterInput) -> Iterable[int]:
-    return range(len(batch.returns))
-
-
 def _random(batch: FilterInput) -> Iterable[int]:
     order: list[int] = np.random.default_rng(batch.seed).permutation(len(batch.returns)).tolist()
     return order[: _count(batch)]
-
-
-def _std(batch: FilterInput) -> Iterable[int]:
-    return _by_deviation(batch.returns)[: _count(batch)]
-
-
-def _nonzero(batch: FilterInput) -> Iterable[int]:
-    return _by_deviation(batch.returns)
 
 
 def _variance_share(batch: FilterInput) -> Iterable[int]:
@@ -160,9 +148,9 @@ def _count(batch: FilterInput) -> int:
 
 
 for _filter in (
-    GroupFilter("none", _all, "all groups"),
+    GroupFilter("none", lambda batch: range(len(batch.returns)), "all groups"),
     GroupFilter(
-        "std", _std,
+        "std", lambda batch: _by_deviation(batch.returns)[: _count(batch)],
         "the share `filter.ratio` with the largest deviation of returns (StarPO-S, paper section 4.2; "
         "top-k in RAGEN-2)",
         needs_group=True,
@@ -189,7 +177,10 @@ for _filter in (
         "the fewest groups that hold the share `filter.ratio` of the sum of variances",
         needs_group=True,
     ),
-    GroupFilter("nonzero", _nonzero, "groups whose returns differ", needs_group=True),
+    GroupFilter(
+        "nonzero", lambda batch: _by_deviation(batch.returns), "groups whose returns differ",
+        needs_group=True,
+    ),
     GroupFilter("random", _random, "a random share `filter.ratio`, as a control for the other filters"),
 ):  # fmt: skip
     register_filter(_filter)

@@ -113,10 +113,6 @@ def _gmpo(batch: PolicyLossInput) -> TokenLoss:
     )  # fmt: skip
 
 
-def _gpg(batch: PolicyLossInput) -> TokenLoss:
-    return TokenLoss(-batch.advantages * batch.logprobs, torch.zeros_like(batch.mask))
-
-
 def _cispo(batch: PolicyLossInput) -> TokenLoss:
     given = batch.settings
     return clipped_weight(
@@ -146,7 +142,9 @@ for _loss in (
         },
     ),
     PolicyLoss(
-        "gpg", _gpg, "log-probability times advantage, without a ratio or clip (GPG, arXiv 2504.02546)",
+        "gpg",
+        lambda batch: TokenLoss(-batch.advantages * batch.logprobs, torch.zeros_like(batch.mask)),
+        "log-probability times advantage, without a ratio or clip (GPG, arXiv 2504.02546)",
     ),
     PolicyLoss(
         "cispo", _cispo,
