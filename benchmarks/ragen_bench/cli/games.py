@@ -26,14 +26,7 @@ def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     rows = [*filter(None, (_row_of(*game) for game in _listed())), *_multi_agent_rows()]
     header = ["id", "text id", "summary", "frozen levels", "train / validation / test"]
     cells = [
-        [
-            row["id"],
-            row["text_id"],
-            row["summary"],
-            row["levels"],
-            _counts(row),
-        ]
-        for row in rows
+        [row["id"], row["text_id"], row["summary"], row["levels"], _counts(row)] for row in rows
     ]
     hideable = ("frozen levels", header[-1], "id")
     grid = Grid(header, cells, 4, hideable, wrapped=("summary",), grouped=False)
@@ -175,8 +168,7 @@ def new_game(
         str, typer.Argument(metavar="NAME", help="Name of the package, such as tower_of_hanoi.")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Output folder.", show_default="./NAME"),
+        Path | None, typer.Option(metavar="DIR", help="Output folder.", show_default="./NAME")
     ] = None,
     text: Annotated[
         bool,

@@ -28,9 +28,7 @@ FormatOption: TypeAlias = Annotated[
 WideOption: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--wide",
-        rich_help_panel=_OUTPUT,
-        help="Show all columns, however narrow the terminal is.",
+        "--wide", rich_help_panel=_OUTPUT, help="Show all columns, however narrow the terminal is."
     ),
 ]
 SettingOption: TypeAlias = Annotated[

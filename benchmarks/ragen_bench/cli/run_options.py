@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -25,8 +26,8 @@ _AGENTS: Final = (
     "random, noop, oracle, starter, smollm2, the folder of a saved model, FILE.gguf, hf:NAME, "
     "openai:MODEL behind an endpoint, or module:Agent, your own class; may be repeated."
 )
-_ENDPOINTS: Final = "Endpoints"
-_BUDGETS: Final = "Budgets"
+_endpoint: Final = partial(typer.Option, rich_help_panel="Endpoints")
+_budget: Final = partial(typer.Option, rich_help_panel="Budgets")
 
 BenchAgents: TypeAlias = Annotated[
     list[str] | None,
@@ -118,97 +119,65 @@ class EndpointOptions:
 
     base_url: Annotated[
         str | None,
-        typer.Option(
+        _endpoint(
             envvar="OPENAI_BASE_URL",
             metavar="URL",
-            rich_help_panel=_ENDPOINTS,
             help="Endpoint of openai:MODEL, such as http://localhost:8000/v1.",
             show_default="OpenAI's",
         ),
     ] = None
     api_key_env: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=_ENDPOINTS,
-            help="Environment variable that holds the endpoint's key.",
-        ),
+        str, _endpoint(metavar="NAME", help="Environment variable that holds the endpoint's key.")
     ] = "OPENAI_API_KEY"
     header: Annotated[
         list[str] | None,
-        typer.Option(
+        _endpoint(
             metavar="NAME=ENV",
-            rich_help_panel=_ENDPOINTS,
             help="Further header, whose value an environment variable holds; may be repeated.",
         ),
     ] = None
     stop: Annotated[
         list[str] | None,
-        typer.Option(
+        _endpoint(
             metavar="TEXT",
             help="Text at which a model's replies end, such as '</answer>'; may be repeated.",
         ),
     ] = None
     extra_body: Annotated[
         str | None,
-        typer.Option(
-            metavar="JSON",
-            rich_help_panel=_ENDPOINTS,
-            help="Merged into every request; null removes a field.",
-        ),
+        _endpoint(metavar="JSON", help="Merged into every request; null removes a field."),
     ] = None
     tools: Annotated[
-        bool,
-        typer.Option(
-            "--tools",
-            rich_help_panel=_ENDPOINTS,
-            help="Let the model act through tool calls instead of text.",
-        ),
+        bool, _endpoint("--tools", help="Let the model act through tool calls instead of text.")
     ] = False
     system: Annotated[
         str,
-        typer.Option(
+        _endpoint(
             metavar="role|merge",
-            rich_help_panel=_ENDPOINTS,
             help="merge: the system message begins the first user message, for models without its role.",
         ),
     ] = "role"
     timeout: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            rich_help_panel=_ENDPOINTS,
-            help="Maximum time per request, such as 90s or 10m.",
-        ),
+        str, _endpoint(metavar="TIME", help="Maximum time per request, such as 90s or 10m.")
     ] = "3m"
     max_retries: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=_ENDPOINTS,
-            help="Maximum number of times a failed request is sent again.",
-        ),
+        int, _endpoint(metavar="N", help="Maximum number of times a failed request is sent again.")
     ] = 9
     concurrency: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=_ENDPOINTS,
-            help="Maximum number of concurrent episodes, also of Python agents.",
+        _endpoint(
+            metavar="N", help="Maximum number of concurrent episodes, also of Python agents."
         ),
     ] = 32
     cache: Annotated[
         Path | None,
-        typer.Option(
+        _endpoint(
             metavar="FILE",
-            rich_help_panel=_ENDPOINTS,
             help="Cache replies in this file, so that no request is sent twice.",
             show_default="in the run directory",
         ),
     ] = None
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", rich_help_panel=_ENDPOINTS, help="Do not cache replies.")
-    ] = False
+    no_cache: Annotated[bool, _endpoint("--no-cache", help="Do not cache replies.")] = False
 
     @property
     def parsed(self) -> "Endpoint":
@@ -253,32 +222,19 @@ class BudgetOptions:
     """What a run may spend."""
 
     cost_limit: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MONEY",
-            rich_help_panel=_BUDGETS,
-            help="Maximum cost of the run; needs --prices.",
-        ),
+        float | None, _budget(metavar="MONEY", help="Maximum cost of the run; needs --prices.")
     ] = None
     token_limit: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=_BUDGETS,
-            help="Maximum tokens of the run, prompts and replies together.",
-        ),
+        _budget(metavar="N", help="Maximum tokens of the run, prompts and replies together."),
     ] = None
     time_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", rich_help_panel=_BUDGETS, help="Stop after this time: 90s, 10m or 1.5h."
-        ),
+        str | None, _budget(metavar="TIME", help="Stop after this time: 90s, 10m or 1.5h.")
     ] = None
     prices: Annotated[
         Path | None,
-        typer.Option(
+        _budget(
             metavar="FILE",
-            rich_help_panel=_BUDGETS,
             help="YAML: MODEL: {input: …, output: …}, the price of a million tokens.",
         ),
     ] = None

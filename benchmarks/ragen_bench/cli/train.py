@@ -158,8 +158,7 @@ def _stop_at_interrupt(trainer: "Trainer") -> list[bool]:
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a training run.")],
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The page.", show_default="RUN/report.html"),
+        Path | None, typer.Option(metavar="FILE", help="The page.", show_default="RUN/report.html")
     ] = None,
 ) -> None:
     """Write one self-contained HTML page of a training run: curves, warnings, conversations."""

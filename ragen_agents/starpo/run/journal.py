@@ -2,11 +2,12 @@
 
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final
 
 from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.run_files.files import ResourceContext
 from ragen_agents.run_files.records import ITERATION, METRICS
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.trackers import open_trackers
@@ -15,7 +16,7 @@ from ragen_envs.errors import RagenError
 SAMPLES: Final = "samples.jsonl"
 
 
-class Journal:
+class Journal(ResourceContext):
     """The two append-only files; a context manager.
 
     Entering cuts off what was written after the checkpoint that the run goes on from.
@@ -28,27 +29,16 @@ class Journal:
         self._trackers = open_trackers(folder, progress.iteration) if active else []
         self._files: dict[str, BinaryIO] = {}
 
-    def __enter__(self) -> Self:
-        if not self._active:
-            return self
-        self._files = {name: (self._folder / name).open("ab") for name in self._sizes}
-        for name, file in self._files.items():
-            if file.tell() < self._sizes[name]:
-                raise RagenError(f"'{self._folder / name}' is shorter than its checkpoint says")
-            file.truncate(self._sizes[name])
-            file.seek(0, os.SEEK_END)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for file in self._files.values():
-            file.close()
+    def _open(self, resources: ExitStack) -> None:
         for tracker in self._trackers:
-            tracker.close()
+            resources.callback(tracker.close)
+        for name, size in self._sizes.items() if self._active else ():
+            file = resources.enter_context((self._folder / name).open("ab"))
+            if file.tell() < size:
+                raise RagenError(f"'{self._folder / name}' is shorter than its checkpoint says")
+            file.truncate(size)
+            file.seek(0, os.SEEK_END)
+            self._files[name] = file
 
     @property
     def sizes(self) -> tuple[int, int]:
