@@ -37,7 +37,7 @@ def _interrupted(received: Sequence[int], said: str = "") -> int:
 
 
 def _missing(error: ImportError) -> str:
-    """Return what a command needs, and how to install it if it is of one of the project's extras."""
+    """Name the package that a command needs, and the extra that has it if there is one."""
     from ragen_envs.errors import install_hint
 
     package = (error.name or "").split(".")[0]

@@ -21,7 +21,7 @@ _SCRATCH: Final = ".writing-"
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the weights of a cached model come from."""
+    """Origin of the weights of a cached model."""
 
     name: str
     """Name of the model in lists."""

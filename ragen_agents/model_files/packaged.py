@@ -115,7 +115,7 @@ def packaged_folder(name: str) -> Path:
 
 
 def terms_to_accept(name: str) -> str | None:
-    """Return what a user has to accept before the first download of a packaged model, or None."""
+    """Return the terms to accept before the first download of a packaged model, or None."""
     model = _known(name)
     here = cached_folder(model.sha256).is_dir()
     return None if here or model.terms is None else f"{model.license}, {model.terms}"

@@ -17,7 +17,7 @@ SHARES: Final = (
 
 
 class CheckedThought(NamedTuple):
-    """What a thought claims, and what the reply did."""
+    """Claims of a thought and actions of its reply."""
 
     claims: tuple[Claim, ...]
     actions: tuple[Action, ...]

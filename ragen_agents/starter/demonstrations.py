@@ -94,7 +94,7 @@ def _is_held_out(first: str, second: str) -> bool:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Which games are demonstrated, and how they are played."""
+    """Choose the games of demonstrations and the way they are played."""
 
     bandits: float = SHARES[BANDIT]
     """Share of the bandits, at the others' cost."""

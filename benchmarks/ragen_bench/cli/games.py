@@ -148,7 +148,7 @@ def play(
 
 
 def _reader(env: "ConversationWrapper") -> AbstractContextManager[Callable[[], str]]:
-    """Return what reads a turn: keys of a terminal, or lines where there is none."""
+    """Return a reader of turns: keys of a terminal, or lines where there is none."""
     if sys.stdin.isatty() and find_spec("termios") is not None:
         from ragen_bench.play.terminal import KeyReader
 

@@ -1,1 +1,1 @@
-"""What is to be run: suites, agents, the configs of runs, YAML."""
+"""Describe what to run: suites, agents, the configs of runs."""

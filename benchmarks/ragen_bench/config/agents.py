@@ -165,7 +165,7 @@ def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
 
 @dataclass(frozen=True)
 class Remote:
-    """How agents that are not local models are queried."""
+    """Settings of agents that are not local models."""
 
     settings: EndpointSettings = field(default_factory=EndpointSettings)
     connection: Connection = field(default_factory=Connection)
@@ -211,7 +211,7 @@ def _make_local(agent: str, sampling: Sampling, base_url: str) -> Policy:
 
 
 def chunk_size(agent: str, batch_size: int) -> int:
-    """Return how many levels are played and written together.
+    """Return the number of levels that are played and written together.
 
     A constant of the policy: the rounding of a model's batch must not depend on what a run that is
     resumed has done already.

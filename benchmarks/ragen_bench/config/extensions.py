@@ -14,12 +14,12 @@ _imported: Final[list[str]] = []
 
 
 def imported_extensions() -> list[str]:
-    """Return what ``ragen --import`` needs to import the same extensions: modules and paths of files."""
+    """Return the arguments of ``ragen --import`` for the same extensions: modules and paths of files."""
     return list(dict.fromkeys(_imported))
 
 
 def imports_environment() -> dict[str, str]:
-    """Return what a new process must find in its environment to import the same extensions."""
+    """Return the environment in which a new process imports the same extensions."""
     return {_VARIABLE: os.pathsep.join(_imported)} if _imported else {}
 
 

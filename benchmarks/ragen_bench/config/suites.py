@@ -168,7 +168,7 @@ def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, T
 
 
 def _choices(game: str, suite: Suite, known: Sequence[str]) -> str:
-    """Return which games can be named instead of an unknown one, for an error."""
+    """List the games that can be named instead of an unknown one, for an error."""
     namespace = game.partition("/")[0] if "/" in game else "ragen"
     if namespace != "ragen" and not any(name.startswith(f"{namespace}/") for name in known):
         if imports := imported_extensions():
@@ -235,7 +235,7 @@ def check_tasks(suite: Suite, make: Callable[[str], None]) -> None:
 
 
 def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeSpec:
-    """Return what is played for one level of a task; each attempt meets other slips of the ice."""
+    """Return the episode of one level of a task; each attempt meets other slips of the ice."""
     task = suite.tasks[name]
     settings: dict[str, Any] = dict(task.settings)
     if own_level_count({"levels": settings.get("levels")}):

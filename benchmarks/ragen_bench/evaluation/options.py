@@ -33,7 +33,7 @@ _PAID: Final = "openai:MODEL or package.module:Agent"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How agents behind endpoints are queried; `ragen_bench.evaluate` describes the fields."""
+    """Settings of agents behind endpoints; `ragen_bench.evaluate` describes the fields."""
 
     base_url: str | None = None
     api_key_env: str = KEY_VARIABLE
@@ -50,7 +50,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run may spend; `ragen_bench.evaluate` describes the fields."""
+    """Limits of a run; `ragen_bench.evaluate` describes the fields."""
 
     cost_limit: float | None = None
     token_limit: int | None = None
@@ -59,7 +59,7 @@ class Limits:
 
 
 def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] = ()) -> Remote:
-    """Return how agents that are not local models are queried."""
+    """Return the settings of agents that are not local models."""
     data = {
         "base_url": check_base_url(options.base_url or OPENAI_URL),
         "stop": list(options.stop or ()),
@@ -90,7 +90,7 @@ def _refuse(options: Endpoint | Limits, fields: Iterable[str], agents: str, advi
 
 
 def make_budget(config: BaseConfig, options: Limits, live: Collection[str] = ()) -> Budget:
-    """Return what a run may spend; its time starts now."""
+    """Return the budget of a run; its time starts now."""
     known = {} if options.prices is None else load_prices(Path(options.prices))
     paid = _paid([agent.name for agent in config.agents], live)
     missing = [name for name in paid if price_of(name, known) is None]
@@ -105,7 +105,7 @@ def make_budget(config: BaseConfig, options: Limits, live: Collection[str] = ())
 
 
 def _without_price(agents: list[str], prices: str | Path | None) -> str:
-    """Return what to write down for agents whose price is not known."""
+    """Return the message for agents whose price is not known."""
     models = [agent.removeprefix(OPENAI) for agent in agents]
     lines = " and ".join(f"{model}: {{input: …, output: …}}" for model in models)
     named = ", ".join(f"'{model}'" for model in models)

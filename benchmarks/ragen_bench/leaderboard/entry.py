@@ -80,7 +80,7 @@ class _Model(BaseModel):
 
 
 class About(_Model):
-    """What the people behind an entry say of it; no computer can check it."""
+    """Description of an entry by its authors; no computer can check it."""
 
     name: Slug
     """Name of the entry and of its folder."""
@@ -108,14 +108,14 @@ class About(_Model):
 
 
 class Scored(_Model):
-    """What share of the validation levels was solved after some iterations of training."""
+    """Share of the validation levels that was solved after some iterations of training."""
 
     iteration: Count
     success: Share
 
 
 class Training(_Model):
-    """How a trained entry learned. No computer can check it either."""
+    """Training curves of an entry. No computer can check them either."""
 
     success: list[Share] = Field(min_length=2, max_length=1000)
     """Share of the training episodes that were solved, iteration by iteration."""
@@ -123,7 +123,7 @@ class Training(_Model):
 
 
 class GameResult(_Model):
-    """What the episodes of one game amount to; recomputed by every check."""
+    """Results of one game; recomputed by every check."""
 
     episodes: Count
     solved: Count

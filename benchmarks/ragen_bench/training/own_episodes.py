@@ -16,7 +16,7 @@ from ragen_envs.levels.splits import TRAIN
 def choose_episodes(
     source: str, env_id: str | None, solved_only: bool, best_of: bool
 ) -> tuple[str, list[Episode]]:
-    """Return who played, and the episodes to imitate.
+    """Return the agent that played, and its episodes to imitate.
 
     Episodes that ended in an error, or with a reply that was cut off, are left out.
 

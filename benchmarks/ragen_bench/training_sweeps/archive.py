@@ -66,7 +66,7 @@ def check_archive(results: Iterable[TaskResult], tasks: Sequence[SweepTask], fol
 
 
 def borrowed(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[Path, Borrowed]:
-    """Return what other sweeps have done that is a result of these tasks too, by path.
+    """Return the results of other sweeps that are results of these tasks too, by path.
 
     Sweeps share cells, such as the plain method. Training must be the same in everything, and all tests
     of the task among those that were played.

@@ -41,7 +41,7 @@ class _Record(BaseModel):
 
 
 class Outcome(_Record):
-    """What an agent did on the levels of one test, level by level."""
+    """Results of an agent on one test, level by level."""
 
     success: str = Field(pattern="^[01]+$")
     """Whether each level was solved."""

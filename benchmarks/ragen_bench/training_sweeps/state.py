@@ -83,7 +83,7 @@ def read_states(
 
 
 def _seeds(states: Sequence[TaskState]) -> dict[tuple[str, str], int]:
-    """Return how many seeds of its own each game and cell has, up to the last one that is done."""
+    """Count the seeds of its own of each game and cell, up to the last one that is done."""
     seeds: dict[tuple[str, str], int] = {}
     for state in states:
         if state.result is not None and state.source is None and state.task.seed is not None:

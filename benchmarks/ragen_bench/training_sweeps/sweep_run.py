@@ -222,7 +222,7 @@ def _time(seconds: float) -> str:
 
 
 def _notes(left: Sequence[float | None], workers: int | None, guessed: bool) -> list[str]:
-    """Return how long all tasks take together."""
+    """Estimate the time of all tasks together."""
     known = [seconds for seconds in left if seconds is not None]
     total = sum(known)
     if len(known) < len(left):
@@ -290,5 +290,5 @@ class SweepView(TerminalBar):
 
 
 def _size(task: SweepTask) -> int:
-    """Return how long a task is on the bar: its iterations, and one for its tests."""
+    """Return the length of a task on the bar: its iterations, and one for its tests."""
     return task.iterations + 1

@@ -1,4 +1,4 @@
-"""What a sweep consists of: one task for each game, cell and seed, and one for the controls of each."""
+"""Plan the tasks of a sweep: one for each game, cell and seed, and one for the controls of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -90,17 +90,17 @@ class SweepTask(BaseModel):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What its result depends on, as plain data: all but what affects memory and speed only."""
+        """Settings that decide its result, as plain data: all but what affects memory and speed only."""
         return self.model_dump(mode="json", exclude={"train": resources_of(self.train)})
 
     @property
     def iterations(self) -> int:
-        """How many iterations it trains."""
+        """Number of iterations that it trains."""
         return 0 if self.seed is None or self.supervised is not None else self.train.iterations
 
     @property
     def steps(self) -> int:
-        """How many parts of about equal length its training has: iterations, or one supervised run."""
+        """Number of parts of about equal length of its training: iterations, or one supervised run."""
         return 1 if self.supervised is not None else self.iterations
 
     @property
@@ -138,7 +138,7 @@ class Choice:
 
     @property
     def levels(self) -> int:
-        """How many test levels of each game are played."""
+        """Number of test levels of each game."""
         return _QUICK_LEVELS if self.quick else _LEVELS
 
 

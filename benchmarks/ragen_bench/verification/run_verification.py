@@ -11,7 +11,7 @@ from ragen_agents.rollout import Episode, MatchRecord
 from ragen_bench.config.run_config import AnyConfig, EditedFileError, MatchConfig, load_config
 from ragen_bench.config.suites import check_suite
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement
-from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, read_checksums
+from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, check_lines, read_checksums
 from ragen_bench.runs.directory import EPISODES, read_episodes
 from ragen_bench.runs.environments import check_environment
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
@@ -114,11 +114,10 @@ def verify_run(
         next(replayed)
         _verify_tokens(path, record, config)
         _verify_pictures(path, record)
-        if checksums is not None:
-            _verify_checksum(path, record, checksums)
         if tick is not None:
             tick(count, len(read.records))
-    _check_surplus(path, read.records, before or [])
+    _check_hashes(folder, read.records, before or [])
+    _check_hashes(folder, read.records, (checksums or [])[: len(read.records)])
     bare = [] if checksums is None else read.records[len(checksums) :]
     _check_bare(path, bare)
     turns = sum(len(episode.turns) for episode in read.episodes)
@@ -138,9 +137,7 @@ def verify_checksums(folder: Path) -> None:
     if checksums is None:
         return
     records = read_episodes(folder, load_config(folder)).records
-    for record in records:
-        _verify_checksum(path, record, checksums)
-    _check_surplus(path, records, checksums)
+    _check_hashes(folder, records, checksums)
     _check_bare(path, records[len(checksums) :])
 
 
@@ -153,13 +150,12 @@ def _check_keys(path: Path, records: Sequence[Record[Any]], expected: Collection
             )
 
 
-def _check_surplus(path: Path, records: Sequence[Record[Any]], checksums: Sequence[str]) -> None:
-    """Check that no record is missing whose checksum is there."""
-    if len(checksums) > len(records):
-        raise MismatchError(
-            f"{path} line {len(records) + 1}: {CHECKSUMS} has {len(checksums)} episodes, but "
-            f"{len(records)} can be read"
-        )
+def _check_hashes(folder: Path, records: Sequence[Record[Any]], checksums: Sequence[str]) -> None:
+    """Check that no record was changed, and that none is missing whose checksum is there."""
+    try:
+        check_lines(folder, records, checksums)
+    except EditedFileError as error:
+        raise MismatchError(str(error)) from error
 
 
 def _check_games(config: AnyConfig) -> None:
@@ -247,16 +243,6 @@ def _check_bare(path: Path, records: Sequence[Record[Any]]) -> None:
         raise MismatchError(
             f"{path} line {records[0].line}: {CHECKSUMS} ends before the last {count}, but an interruption "
             f"leaves at most {MAX_APPEND}, of one agent, without a checksum"
-        )
-
-
-def _verify_checksum(path: Path, record: Record[Any], checksums: list[str]) -> None:
-    if record.line > len(checksums):
-        return  # see _check_bare
-    if checksums[record.line - 1] != record.sha256:
-        raise MismatchError(
-            f"{path} line {record.line}: {record.episode.key}, the line: recorded with SHA-256 "
-            f"{checksums[record.line - 1][:12]}, recomputed {record.sha256[:12]}"
         )
 
 

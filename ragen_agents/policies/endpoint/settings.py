@@ -165,7 +165,7 @@ def read_key(
 
 
 def _named(variable: str, option: str) -> str:
-    """Return what to call a variable that is not set, which may be a key in the wrong place."""
+    """Return the name of a variable that is not set, which may be a key in the wrong place."""
     if re.fullmatch(r"[A-Z_][A-Z0-9_]{0,39}", variable):
         return f"the environment variable {variable}"
     return f"the environment variable whose name, not its value, {option} must give"

@@ -1,1 +1,1 @@
-"""How much memory a training run needs, from the model's config and the settings; no weights are loaded."""
+"""Plan the memory of a training run from the model's config and the settings; no weights are loaded."""

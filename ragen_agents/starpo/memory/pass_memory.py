@@ -48,7 +48,7 @@ class PassSize:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a pass computes."""
+    """Arithmetic of a pass."""
 
     bfloat16: bool
     """Whether products are in bfloat16 (autocast)."""
@@ -82,7 +82,7 @@ class Arithmetic:
 
 
 def layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
-    """Return what one layer keeps for its backward pass."""
+    """Return the bytes that one layer keeps for its backward pass."""
     if arithmetic.tree or arithmetic.packed:
         return tree_layer_activations(shape, arithmetic, size)
     wide = shape.query_width
@@ -119,7 +119,7 @@ def _linear_inputs(shape: ModelShape, arithmetic: Arithmetic) -> int:
 
 
 def trunk_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
-    """Return what a pass below the output head keeps for its backward pass, copies of weights included."""
+    """Return the bytes that a pass below the head keeps for its backward pass, copies of weights included."""
     states = size.tokens * shape.hidden
     learned = size.rows * size.after * shape.hidden
     ends = 2 * states * FLOAT32 + learned * arithmetic.state
@@ -135,7 +135,7 @@ def trunk_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize)
 
 
 def _cast_weights(shape: ModelShape, arithmetic: Arithmetic) -> int:
-    """Return what the bfloat16 copies of weights that learn take, which autocast makes for each pass.
+    """Return the bytes of the bfloat16 copies of weights that learn, which autocast makes for each pass.
 
     Where weights are split, prompts and what follows have copies of their own.
     """
@@ -154,7 +154,7 @@ def trunk_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) ->
 
 
 def _layer_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
-    """Return what a layer's backward pass needs beside what was kept."""
+    """Return the bytes of a layer's backward pass beside those kept."""
     if arithmetic.tree:
         return tree_layer_backward(shape, size)
     # Rows are differentiated before their prompts, a packed tree all at once.
@@ -176,7 +176,7 @@ def _layer_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -
 
 
 def head_backward(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
-    """Return what the logits of some tokens and the gradient of the output head need."""
+    """Return the bytes of the logits of some tokens and the gradient of the output head."""
     logits = tokens * shape.vocab_size * FLOAT32
     gradient = 0 if arithmetic.rank else shape.vocab_size * shape.hidden * FLOAT32
     return _head_copy(shape, arithmetic) + max(_LOGIT_COPIES * logits, 2 * logits + gradient)
@@ -192,7 +192,7 @@ def _head_copy(shape: ModelShape, arithmetic: Arithmetic) -> int:
 def learning_pass(
     shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int
 ) -> tuple[int, int]:
-    """Return what a forward and backward pass needs where it is most: activations, and logits.
+    """Return the most bytes of a forward and backward pass: activations, and logits.
 
     Args:
         shape: The model's.
@@ -221,7 +221,7 @@ def scoring_pass(
 
 
 def generating_pass(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
-    """Return what reading some tokens of prompts needs beside keys and values, casts of weights included."""
+    """Return the bytes of reading prompts beside keys and values, casts of weights included."""
     head = 2 * shape.vocab_size * shape.hidden if arithmetic.casts_weights else 0
     return _cast_weights(shape, arithmetic) + head + _forward(shape, arithmetic, tokens)
 
@@ -233,7 +233,7 @@ def _forward(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
 
 
 def tree_layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
-    """Return what one layer keeps for its backward pass."""
+    """Return the bytes that one layer keeps for its backward pass."""
     numbers = 2 * shape.hidden * arithmetic.state + _tree_linear_inputs(shape, arithmetic)
     numbers += 3 * shape.intermediate * arithmetic.product
     if shape.head_norms:
@@ -256,7 +256,7 @@ def _tree_linear_inputs(shape: ModelShape, arithmetic: Arithmetic) -> int:
 
 
 def tree_layer_backward(shape: ModelShape, size: PassSize) -> int:
-    """Return what a layer's backward pass needs beside what was kept: for attention, or what follows it."""
+    """Return the bytes of a layer's backward pass beside those kept: for attention, or what follows it."""
     rows = size.rows * size.after
     paths = rows + size.rows * size.before
     attention = 4 * paths * shape.key_width + 6 * rows * shape.query_width
@@ -265,6 +265,6 @@ def tree_layer_backward(shape: ModelShape, size: PassSize) -> int:
 
 
 def packed_attention_backward(shape: ModelShape, size: PassSize) -> int:
-    """Return what the kernel of CUDA needs: sums for queries, and bfloat16 for each head of each path."""
+    """Return the bytes of the kernel of CUDA: sums for queries, and bfloat16 for each head of each path."""
     queries = size.tokens * shape.query_width * (FLOAT32 + 2 * 2)
     return queries + size.key_tokens * (2 * shape.query_width * 2 + 2 * shape.key_width * FLOAT32)

@@ -98,7 +98,7 @@ class Sizes:
         self._needs = cache(partial(needs_of, self._model))
 
     def on(self, device: Device, devices: int = 1, own_engine: bool = False) -> Planner:
-        """Return what plans configs for devices."""
+        """Return a planner of configs for devices."""
 
         def plan(config: TrainConfig) -> MemoryPlan:
             lengths = self.conversations(config.rollout.max_tokens)

@@ -1,4 +1,4 @@
-"""What a training run holds on each of its devices, phase by phase."""
+"""Plan the memory of a training run on each of its devices, phase by phase."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -36,7 +36,7 @@ _SLEEPING: Final = GIB
 
 @dataclass(frozen=True)
 class Device:
-    """What holds one process of the run."""
+    """Device of one process of the run."""
 
     memory: int
     """All bytes of it, whether or not others use some."""
@@ -50,7 +50,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Conversations:
-    """How long the game's conversations become, in tokens."""
+    """Lengths of the game's conversations in tokens."""
 
     prompt: int
     """Of the first prompt."""
@@ -102,7 +102,7 @@ def plan_memory(
     vllm: MemoryNeeds | None = None,
     own_engine: bool = False,
 ) -> MemoryPlan:
-    """Return what a run holds on each device."""
+    """Return the memory of a run on each device."""
     # A policy that is split is whole in each process that generates; servers have copies of their own.
     has_copy = own_engine or config.engine != "vllm-server"
     held = {**_state(config, shape, devices, has_copy), "reserve": device.reserve}
@@ -200,7 +200,7 @@ def _rollout(
     config: TrainConfig, shape: ModelShape, conversations: Conversations, device: Device,
     held: dict[str, int], devices: int, vllm: MemoryNeeds | None,
 ) -> tuple[dict[str, int], int]:  # fmt: skip
-    """Return what generating holds at most, and at least."""
+    """Return the most and the least bytes of generating."""
     parts = dict(held)
     if config.engine == "transformers":
         evaluated = config.evaluation.episodes if config.evaluation.every else 0

@@ -17,7 +17,7 @@ class Part(Protocol):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What it does."""
+        """The function."""
 
 
 PartT = TypeVar("PartT", bound=Part)

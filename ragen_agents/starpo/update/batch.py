@@ -12,7 +12,7 @@ from ragen_agents.rollout.trajectory import CONTEXT, Row, Trajectory
 
 
 class Size(NamedTuple):
-    """How large the passes over a trajectory are."""
+    """Size of the passes over a trajectory."""
 
     before: int
     """Tokens of the longest prompt of its rows."""
@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenRows:
-    """What the models read: R rows, T columns. Prompts end at the same column: padding is on both sides."""
+    """Input of the models: R rows, T columns. Prompts end at the same column: padding is on both sides."""
 
     ids: Tensor
     """(R, T) int64."""
@@ -146,7 +146,7 @@ def _filled(attention_mask: Tensor) -> slice:
 
 
 def mini_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[int]]:
-    """Return which trajectories each optimizer step learns from.
+    """Return the trajectories of each optimizer step.
 
     Each epoch is a fresh permutation cut into ``steps`` parts whose sizes differ by one at most.
     """

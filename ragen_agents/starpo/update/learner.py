@@ -223,7 +223,7 @@ class Learner:
         return totals
 
     def _passed(self, passes: Callable[[], T]) -> T:
-        """Return what this process's passes return; if memory runs out in any process, all stop.
+        """Make this process's passes; if memory runs out in any process, all stop.
 
         Where the weights are split, the others wait in the pass that failed, and cannot be told.
         """
@@ -283,7 +283,7 @@ class Learner:
         )
 
     def _scored(self, prepared: Prepared, rows: list[int], part: Part) -> tuple[Scores, LossInput]:
-        """Return what the models say of trajectories, with gradient, and what their losses read."""
+        """Return the scores of trajectories, with gradient, and the input of their losses."""
         device, batch = self.accelerator.device, prepared.batch
         with self._autocast():
             scores = score_trajectories(self.models, batch, rows, device, part)
@@ -346,7 +346,7 @@ class Learner:
         return Scores(*(self._summed(each).cpu() for each in found))
 
     def _score_share(self, models: ActorCritic, batch: TrainBatch, part: Part) -> list[Tensor]:
-        """Return what this process scores: log-probabilities, entropies and values, else 0."""
+        """Return this process's share of the scores: log-probabilities, entropies and values, else 0."""
         device = self.accelerator.device
         found = [torch.zeros(batch.turn_ids.shape, device=device) for _ in range(3)]
         for rows, weight in self._shares(batch, range(len(batch.trajectories))):

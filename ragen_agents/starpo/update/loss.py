@@ -32,7 +32,7 @@ Term = Literal["policy", "entropy", "divergence"]
 
 
 class LossTerms(NamedTuple):
-    """What the loss of the policy is a weighted sum of."""
+    """Terms of which the policy's loss is a weighted sum."""
 
     policy: Tensor
     entropy: Tensor

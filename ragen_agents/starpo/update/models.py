@@ -38,7 +38,7 @@ LOGIT_CHUNK: Final = 2048
 
 @dataclass(frozen=True)
 class Scores:
-    """What the models say of trajectories, (B, T) each; entries outside the mask are 0."""
+    """Scores of trajectories, (B, T) each; entries outside the mask are 0."""
 
     logprobs: Tensor
     """Of each token, tempered, in nats."""
@@ -145,20 +145,20 @@ class ActorCritic(nn.Module):
         return values
 
     def policy_parameters(self) -> list[nn.Parameter]:
-        """Return what the policy's optimizer changes."""
+        """Return the parameters of the policy's optimizer."""
         return list(self.named_policy().values())
 
     def critic_parameters(self) -> list[nn.Parameter]:
-        """Return what the critic's optimizer changes."""
+        """Return the parameters of the critic's optimizer."""
         return list(self.named_critic().values())
 
     def named_policy(self) -> dict[str, nn.Parameter]:
-        """Return what the policy's optimizer changes, by names below the policy."""
+        """Return the parameters of the policy's optimizer by their names below the policy."""
         named = self.policy.named_parameters()
         return {n: p for n, p in named if p.requires_grad and not is_of_critic(n)}
 
     def named_critic(self) -> dict[str, nn.Parameter]:
-        """Return what the critic's optimizer changes, as if its trunk were always a separate model."""
+        """Return the parameters of the critic's optimizer, named as if its trunk were a separate model."""
         found: dict[str, nn.Parameter] = {}
         if self.trunk is not None:
             found = {f"trunk.{n}": p for n, p in self.trunk.named_parameters() if p.requires_grad}
@@ -178,7 +178,7 @@ def score_trajectories(
     device: torch.device,
     part: Part = "all",
 ) -> Scores:
-    """Return what the models say of some trajectories of a batch.
+    """Return the scores of some trajectories of a batch.
 
     Returns:
         Scores of (n, the columns that the trajectories fill).
@@ -226,7 +226,7 @@ def chunked_logprobs(
 def _logits(
     policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | None = None
 ) -> Tensor:
-    """Return what a model's own pass makes of its last hidden states: (n, vocabulary), float32.
+    """Compute a model's logits from its last hidden states: (n, vocabulary), float32.
 
     Args:
         policy: The model.
