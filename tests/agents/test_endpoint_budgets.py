@@ -93,3 +93,13 @@ def test_a_run_is_resumed_at_another_address(server, tmp_path, capsys):
     endpoint = load_config(out).agents[0].endpoint
     assert (endpoint.base_url, endpoint.also_at) == (first.url, [server.url])
     assert main(["verify", str(out)]) == 0
+
+
+@pytest.mark.parametrize("kind", ["wrong_types", "no_choices"])
+def test_answers_that_are_of_no_use_and_probes_are_counted(kind, server, tmp_path):
+    server.faults, server.kinds = 0.3, (kind,)
+    bench(server, tmp_path / "run", "--max-retries", "0", games=GAMES[:1])
+    probes = [body for body in server.answered if body["messages"][-1]["content"] == "Hello"]
+    assert probes and server.hit
+    counted = sum(line["prompt_tokens"] + line["reply_tokens"] for line in usage(tmp_path / "run"))
+    assert counted == 320 * (len(server.answered) + len(server.hit))

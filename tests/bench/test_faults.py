@@ -9,6 +9,7 @@ import os
 import resource
 import shutil
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from endpoint_server import FAULTS, EndpointServer
 from fault_injection import CRASHED, KINDS, SIGNALS, Calm, run, sequences
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from ragen_bench.__main__ import main
+from ragen_bench.evaluation.run_table import read_run, summarise
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
 
@@ -54,10 +57,16 @@ def records(path):
     return sorted(lines, key=lambda line: json.dumps(line, sort_keys=True))
 
 
-def whole_lines(out):
+def left_by_bench(out):
+    """The episodes of a run and its table."""
+    table = summarise(read_run(out)).drop(columns="seconds")
+    return records(out / "episodes.jsonl"), table.to_json()
+
+
+def whole_lines(out, pattern="*.jsonl"):
     """What each file that grows holds in whole lines."""
     found = {}
-    for path in sorted(out.rglob("*.jsonl")):
+    for path in sorted(out.rglob(pattern)):
         data = path.read_bytes()
         found[path] = data[: data.rfind(b"\n") + 1]
     return found
@@ -104,34 +113,37 @@ def place(tmp_path_factory):
 def bench_words(out, *more):
     games = ("--game", "Bandit", "--game", "FrozenLakeDeterministic")
     agents = ("--agent", "random", "--agent", "oracle")
-    return ["bench", *agents, *games, "--episodes", "48", "--out", str(out), *more]
+    return ["bench", *agents, *games, "--episodes", "34", "--out", str(out), *more]
 
 
 @pytest.fixture(scope="module")
 def calm_bench(tmp_path_factory):
     folder = tmp_path_factory.mktemp("calm")
-    run(bench_words(folder / "first"), folder)
     ended, usual = run(bench_words(folder / "run"), folder)
     assert ended.code == 0, ended.said
-    return Calm(bench_words, records(folder / "run/episodes.jsonl"), usual)
+    return Calm(bench_words, left_by_bench(folder / "run"), usual)
 
 
-@campaign(0.4)
+@campaign(0.2)
 @given(faults=sequences())
 def test_a_benchmark_survives(faults, calm_bench, place):
     folder = place()
     endure(calm_bench, folder, faults)
-    assert records(folder / "run/episodes.jsonl") == calm_bench.left
-    assert run(["verify", str(folder / "run")], folder)[0].code == 0
+    assert left_by_bench(folder / "run") == calm_bench.left
+    assert main(["verify", str(folder / "run")]) == 0
 
 
 # --- endpoints -----------------------------------------------------------------------------------
+
+CONCURRENCY, ANSWER = 3, 320
+"""Requests in flight, and the tokens of each of the server's answers."""
 
 
 def endpoint_words(server, out, *more):
     return ["bench", "--agent", "openai:m", "--base-url", server.url, "--api-key-env", "FAULT_KEY",
             "--game", "Bandit", "--game", "FrozenLakeDeterministic", "--episodes", "4",
-            "--max-retries", "1", "--timeout", "0.5s", "--out", str(out), *more]  # fmt: skip
+            "--max-retries", "1", "--timeout", "0.5s", "--concurrency", str(CONCURRENCY),
+            "--out", str(out), *more]  # fmt: skip
 
 
 PASSING = tuple(fault for fault in FAULTS if fault != "no_choices")
@@ -144,32 +156,70 @@ def calm_endpoint(tmp_path_factory):
     with EndpointServer() as server:
         ended, usual = run(endpoint_words(server, folder / "run"), folder, FAULT_KEY=KEY)
         assert ended.code == 0, ended.said
-        yield Calm(endpoint_words, records(folder / "run/episodes.jsonl"), usual)
+        asked = len(server.bodies)
+    yield Calm(endpoint_words, (*left_by_bench(folder / "run"), asked), usual)
 
 
-@campaign(0.3)
+def spent(out):
+    """How many answers the run has counted."""
+    path = out / "usage.jsonl"
+    lines = [
+        json.loads(line) for line in whole_lines(out, "usage.jsonl").get(path, b"").splitlines()
+    ]
+    assert all(line["prompt_tokens"] + line["reply_tokens"] == ANSWER for line in lines)
+    return len(lines)
+
+
+starts = st.tuples(
+    sequences((*KINDS, "none")),
+    st.lists(st.none() | st.floats(0, 1.2), min_size=3, max_size=3),
+    st.lists(st.booleans(), min_size=3, max_size=3),
+)
+"""Machine faults, budgets of tokens as shares of what the run takes, and whether the server has moved."""
+
+
+@campaign(0.6)
 @given(
-    faults=sequences(),
+    starts=starts,
     share=st.floats(0, 0.6),
     kinds=st.lists(st.sampled_from(PASSING), min_size=1, max_size=4),
     seed=st.integers(0, 1 << 16),
 )
-def test_a_benchmark_of_an_endpoint_survives(faults, share, kinds, seed, calm_endpoint, place):
+def test_a_benchmark_of_an_endpoint_survives(starts, share, kinds, seed, calm_endpoint, place):
     folder = place()
     out = folder / "run"
-    with EndpointServer(faults=share, kinds=kinds, seed=seed) as server:
-        words = endpoint_words(server, out)
-        for fault in [*faults, None]:
-            before = whole_lines(out)
-            again = ["--retry-errors"] if out.is_dir() else []
-            server.faults = 0.0 if fault is None else share
-            ended, _ = run([*words, *again], folder, fault, calm_endpoint.usual, FAULT_KEY=KEY)
+    *calm, asked = calm_endpoint.left
+    broken = 0
+    with (
+        EndpointServer(faults=share, kinds=kinds, seed=seed) as first,
+        EndpointServer(faults=share, kinds=kinds, seed=seed + 1) as second,
+    ):
+        for fault, budget, moved in [*zip(*starts, strict=False), (None, None, False)]:
+            before, had = whole_lines(out), spent(out)
+            words = endpoint_words(second if moved else first, out)
+            words += ["--retry-errors"] if out.is_dir() else []
+            limit = None if budget is None else 1 + int(budget * asked)
+            words += [] if limit is None else ["--token-limit", str(limit * ANSWER)]
+            if fault is None:
+                first.faults = 0.0
+            ended, _ = run(words, folder, fault, calm_endpoint.usual, FAULT_KEY=KEY)
             assert ended.code in ({0} if fault is None else CODES | {3}), ended
             assert "Traceback" not in ended.said, ended.said
+            broken += ended.code not in (0, 3)
             if fault is None or fault.kind != "power loss":
                 assert lost(before, out) == []
-    assert records(out / "episodes.jsonl") == calm_endpoint.left
-    assert run(["verify", str(out)], folder)[0].code == 0
+            if limit is not None:
+                # A request may be answered twice by what is no reply, and its probe thrice.
+                each = 5 if "wrong_types" in kinds else 1
+                assert spent(out) <= max(had, limit - 1 + CONCURRENCY * each)
+    assert left_by_bench(out) == tuple(calm)
+    assert main(["verify", str(out)]) == 0
+    paid = Counter(json.dumps(body) for body in first.answered + second.answered)
+    useless = (first.hit + second.hit).count("wrong_types")
+    # What is in flight when a process ends is neither counted nor kept.
+    assert 0 <= paid.total() + useless - spent(out) <= CONCURRENCY * broken
+    again = sum(count - 1 for body, count in paid.items() if '"Hello"' not in body)
+    assert again <= CONCURRENCY * broken
     assert not any(
         KEY.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file()
     )
@@ -194,13 +244,13 @@ def calm_match(tmp_path_factory):
     return Calm(words, records(folder / "run/episodes.jsonl"), usual)
 
 
-@campaign(0.15)
+@campaign(0.1)
 @given(faults=sequences())
 def test_a_match_survives(faults, calm_match, place):
     folder = place()
     endure(calm_match, folder, faults)
     assert records(folder / "run/episodes.jsonl") == calm_match.left
-    assert run(["verify", str(folder / "run")], folder)[0].code == 0
+    assert main(["verify", str(folder / "run")]) == 0
 
 
 # --- training ------------------------------------------------------------------------------------
@@ -230,7 +280,7 @@ def left_by(out):
 
 
 # Half a checkpoint fills the limit of "no space" long before an iteration ends, which tests nothing.
-@campaign(0.13)
+@campaign(0.09)
 @given(faults=sequences(tuple(kind for kind in KINDS if kind != "no space")))
 def test_training_survives(faults, calm_training, place):
     folder = place()
@@ -280,7 +330,7 @@ def results_of(out):
     }
 
 
-@campaign(0.03)
+@campaign(0.01)
 @given(faults=sequences(("SIGKILL", "SIGTERM", "SIGINT", "crash", "clock")))
 def test_a_sweep_survives(faults, calm_sweep, place):
     folder = place()

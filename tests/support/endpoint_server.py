@@ -55,6 +55,8 @@ class EndpointServer:
         self.answer = answer or chat
         self.faults, self.kinds = faults, kinds
         self.bodies, self.hit = [], []
+        self.answered = []
+        """The bodies that were answered as they should."""
         self._rng = random.Random(seed)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -94,6 +96,7 @@ class EndpointServer:
                 found = await found if asyncio.iscoroutine(found) else found
                 answer = found if isinstance(found, tuple) else (200, found)
                 await _send(writer, *answer, after=self.after)
+                self.answered.append(body)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -134,11 +137,11 @@ async def _misbehave(kind, writer):
     else:
         await _send(writer, 200, {
             "truncated": good[:60],
-            "wrong_types": {"choices": [{"message": {"content": 42}}]},
+            "wrong_types": {**completion(""), "choices": [{"message": {"content": 42}}]},
             "huge": completion("x" * 5_000_000),
             "nul": b"\x00" * 300,
             "broken_utf8": good.replace(b"Up", b"\xff\xfe\xc3"),
-            "no_choices": {"choices": []},
+            "no_choices": {**completion(""), "choices": []},
             "error_200": failure("upstream is gone"),
             "html": b"<html>please log in</html>",
         }[kind])  # fmt: skip

@@ -1,11 +1,13 @@
 """Run a command of `ragen` in a process that meets a fault: it is killed, or has no space left."""
 
 import errno
+import fcntl
 import json
 import os
 import random
 import resource
 import signal
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ OTHERS = ("no space", "clock")
 KINDS = (*SIGNALS, *OPERATIONS, *OTHERS)
 
 CRASHED = 137
+_ENOUGH = resource.RLIM_INFINITY
 _LASTING = ("fsync", "replace", "rename", "truncate")
 
 
@@ -47,7 +50,7 @@ class Usual:
     calls: int
     """To functions that make files last."""
     bytes: int
-    """Of its largest file."""
+    """Of the largest file that it leaves."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,12 @@ class Calm:
 def run(words, scratch, fault=None, usual=None, **environment):
     """Run a command to its end in a forked process; returns how it ended, and what it took."""
     log = Path(scratch) / "log"
-    log.write_text("")
+    if not log.exists():
+        os.mkfifo(log)  # which no limit of files cuts off
+    pipe = os.open(log, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
     log.with_suffix(".json").write_text("{}")
     process = context().Process(target=_child, args=(words, str(log), fault, usual, environment))
-    began = time.monotonic()
     process.start()
     if fault is not None and fault.kind in SIGNALS:
         process.join(fault.at * usual.seconds)
@@ -81,13 +86,15 @@ def run(words, scratch, fault=None, usual=None, **environment):
             os.kill(process.pid, getattr(signal, fault.kind))
     process.join(300)
     assert process.exitcode is not None, f"{words} did not end"
-    seconds = time.monotonic() - began
+    os.write(pipe, b"\n")
+    said = os.read(pipe, 1 << 20).decode(errors="replace")
+    os.close(pipe)
     calls = json.loads(log.with_suffix(".json").read_text() or "{}")
     if fault is not None and fault.kind == "power loss":
         _lose(calls.get("flushed", {}), fault)
-    return Ended(process.exitcode, log.read_text(errors="replace")), Usual(
-        seconds, calls.get("count", 0), calls.get("bytes", 0)
-    )
+    sizes = [path.stat().st_size for path in Path(scratch).rglob("*") if path.is_file()]
+    usual = Usual(calls.get("seconds", 0.0), calls.get("count", 0), max(sizes))
+    return Ended(process.exitcode, said), usual
 
 
 def _child(words, log, fault, usual, environment):
@@ -95,19 +102,24 @@ def _child(words, log, fault, usual, environment):
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     for number in (1, 2):
-        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+        os.dup2(os.open(log, os.O_WRONLY), number)
+    sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
     import torch
+    from ragen_agents.policies.endpoint import policy
     from ragen_bench.__main__ import main
 
     torch.set_num_threads(1)
+    policy.FIRST_DELAY = 0.01
     lasting = _Lasting(Path(log).with_suffix(".json"), fault, usual)
     if fault is not None and fault.kind == "no space":
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(fault.at * usual.bytes),) * 2)
+        # Small limits are more frequent: most files are much smaller than the largest.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(fault.at**2 * usual.bytes), _ENOUGH))
     if fault is not None and fault.kind == "clock":
         _leap(fault)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main(words)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_ENOUGH, _ENOUGH))
     lasting.write()
     os._exit(code)
 
@@ -117,6 +129,7 @@ class _Lasting:
 
     def __init__(self, path, fault, usual):
         self._path, self._count, self._flushed = path, 0, {}
+        self._began = time.monotonic()
         self._real = {name: getattr(os, name) for name in _LASTING}
         kind = None if fault is None else fault.kind
         self._kind = kind if kind in OPERATIONS else None
@@ -142,8 +155,8 @@ class _Lasting:
         return call
 
     def write(self):
-        sizes = [os.stat(path).st_size for path in self._flushed if os.path.isfile(path)]
-        told = {"count": self._count, "bytes": max(sizes, default=0), "flushed": self._flushed}
+        seconds = time.monotonic() - self._began
+        told = {"count": self._count, "seconds": seconds, "flushed": self._flushed}
         self._path.write_text(json.dumps(told))
 
 

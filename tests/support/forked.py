@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 PRELOAD = [
-    "torch", "transformers", "ragen_agents.starpo.trainer", "ragen_bench.cli.app", "openai",
-    "ragen_bench.evaluation.runner", "ragen_bench.evaluation.match_table", "ragen_bench.evaluation.run_table",
+    "torch", "transformers", "ragen_agents.starpo.trainer", "ragen_bench.cli.app",
+    "ragen_bench.api.evaluate", "ragen_bench.cli.bench", "ragen_bench.cli.match", "ragen_bench.cli.show",
+    "ragen_bench.evaluation.match_table", "ragen_agents.policies.endpoint.policy",
 ]  # fmt: skip
 LIMIT = 240
 """Seconds that a program may take."""

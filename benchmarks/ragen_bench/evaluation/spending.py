@@ -246,6 +246,10 @@ class Metered:
             self._ledger.add(self.name, reply)
         finally:
             self._in_flight -= 1
+            unused = getattr(self._policy, "unused", [])  # of endpoints alone
+            while unused:
+                usage = unused.pop()
+                self._ledger.add(self.name, Reply("", usage.prompt_tokens, usage.written))
             async with self._answered:
                 self._answered.notify_all()
         self._budget.check_counted(self.name, reply)

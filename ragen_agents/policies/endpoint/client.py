@@ -104,9 +104,12 @@ class Usage(_Part):
         return max(self.completion_tokens, (self.total_tokens or 0) - self.prompt_tokens)
 
 
-class _Completion(_Part):
-    choices: list[_Choice]
+class _Counted(_Part):
     usage: Any = None
+
+
+class _Completion(_Counted):
+    choices: list[_Choice]
 
 
 class _Failure(_Part):
@@ -231,12 +234,21 @@ def _usage(given: Any) -> Usage | None:
         return None
 
 
+def _usage_of(body: bytes) -> Usage | None:
+    try:
+        return _usage(_Counted.model_validate_json(body).usage)
+    except ValidationError:
+        return None
+
+
 class Client:
     """Asks one endpoint. No text that it returns or raises shows the key."""
 
     def __init__(self, base_url: str, key: Key, connection: Connection) -> None:
         self._key = key
         self._timeout = connection.timeout
+        self.unused: list[Usage] = []
+        """Of answers that were paid for and are no reply of an episode, until somebody counts them."""
         open_at_most = httpx2.Limits(
             max_connections=connection.concurrency,
             max_keepalive_connections=connection.concurrency,
@@ -283,9 +295,11 @@ class Client:
             raise TroubleError(self._line(error.message)) from None
         try:
             return self._covered(read_answer(response.content))
-        except EmptyAnswerError:
-            raise
-        except TroubleError as error:
+        except (TroubleError, PromptTooLongError) as error:
+            if (usage := _usage_of(response.content)) is not None:
+                self.unused.append(usage)
+            if not isinstance(error, TroubleError) or isinstance(error, EmptyAnswerError):
+                raise
             if response.headers.get("content-type", "").lower().startswith("text/html"):
                 raise WebPageError("the answer is a web page") from None
             raise TroubleError(self._line(str(error))) from None

@@ -127,6 +127,7 @@ class EndpointPolicy:
         self._stop = settings.stop
         self._max_retries = connection.max_retries
         self._client = Client(settings.base_url, key, connection)
+        self.unused = self._client.unused
         self._gate = Gate(connection.concurrency)
         self._jitter = random.Random()
         self._answered = False
@@ -213,7 +214,7 @@ class EndpointPolicy:
         system = [m for m in body["messages"][:1] if m["role"] == "system"]
         begun = [{**message, "content": "Hello"} for message in system]
         try:
-            await self._persist({**body, "messages": [*begun, *asked]}, _PROBE_RETRIES)
+            await self._probe({**body, "messages": [*begun, *asked]})
         except RejectedError as error:
             if begun and await self._answers({**body, "messages": asked}):
                 raise EndpointError(
@@ -234,10 +235,15 @@ class EndpointPolicy:
                 "--max-reply-tokens, or serve the model with a longer context"
             ) from None
 
+    async def _probe(self, body: dict[str, Any]) -> None:
+        answer, _ = await self._persist(body, _PROBE_RETRIES)
+        if answer.usage is not None:
+            self.unused.append(answer.usage)
+
     async def _answers(self, body: dict[str, Any]) -> bool:
         """Return whether the endpoint answers a request."""
         try:
-            await self._persist(body, _PROBE_RETRIES)
+            await self._probe(body)
         except (RejectedError, TroubleError, PromptTooLongError):
             return False
         return True
