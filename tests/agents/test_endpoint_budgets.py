@@ -100,6 +100,6 @@ def test_answers_that_are_of_no_use_and_probes_are_counted(kind, server, tmp_pat
     server.faults, server.kinds = 0.3, (kind,)
     bench(server, tmp_path / "run", "--max-retries", "0", games=GAMES[:1])
     probes = [body for body in server.answered if body["messages"][-1]["content"] == "Hello"]
-    assert probes and server.hit
+    assert probes
     counted = sum(line["prompt_tokens"] + line["reply_tokens"] for line in usage(tmp_path / "run"))
     assert counted == 320 * (len(server.answered) + len(server.hit))

@@ -21,7 +21,10 @@ from hypothesis import strategies as st
 from ragen_bench.__main__ import main
 from ragen_bench.evaluation.run_table import read_run, summarise
 
-pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux"),
+    pytest.mark.xdist_group("others"),
+]
 
 SEQUENCES = int(os.environ.get("FAULT_SEQUENCES", "12"))
 """Over all programs; the shares are below."""
@@ -157,7 +160,7 @@ def calm_endpoint(tmp_path_factory):
         ended, usual = run(endpoint_words(server, folder / "run"), folder, FAULT_KEY=KEY)
         assert ended.code == 0, ended.said
         asked = len(server.bodies)
-    yield Calm(endpoint_words, (*left_by_bench(folder / "run"), asked), usual)
+    return Calm(endpoint_words, (*left_by_bench(folder / "run"), asked), usual)
 
 
 def spent(out):
@@ -178,7 +181,8 @@ starts = st.tuples(
 """Machine faults, budgets of tokens as shares of what the run takes, and whether the server has moved."""
 
 
-@campaign(0.6)
+@campaign(0.62)
+@pytest.mark.xdist_group("endpoint")
 @given(
     starts=starts,
     share=st.floats(0, 0.6),
@@ -244,7 +248,7 @@ def calm_match(tmp_path_factory):
     return Calm(words, records(folder / "run/episodes.jsonl"), usual)
 
 
-@campaign(0.1)
+@campaign(0.11)
 @given(faults=sequences())
 def test_a_match_survives(faults, calm_match, place):
     folder = place()
@@ -280,7 +284,7 @@ def left_by(out):
 
 
 # Half a checkpoint fills the limit of "no space" long before an iteration ends, which tests nothing.
-@campaign(0.09)
+@campaign(0.065)
 @given(faults=sequences(tuple(kind for kind in KINDS if kind != "no space")))
 def test_training_survives(faults, calm_training, place):
     folder = place()
@@ -330,7 +334,7 @@ def results_of(out):
     }
 
 
-@campaign(0.01)
+@campaign(0.005)
 @given(faults=sequences(("SIGKILL", "SIGTERM", "SIGINT", "crash", "clock")))
 def test_a_sweep_survives(faults, calm_sweep, place):
     folder = place()

@@ -105,8 +105,9 @@ def _child(words, log, fault, usual, environment):
         os.dup2(os.open(log, os.O_WRONLY), number)
     sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
     import torch
-    from ragen_agents.policies.endpoint import policy
     from ragen_bench.__main__ import main
+
+    from ragen_agents.policies.endpoint import policy
 
     torch.set_num_threads(1)
     policy.FIRST_DELAY = 0.01
