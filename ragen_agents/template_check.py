@@ -66,8 +66,10 @@ for messages in given["chats"]:
 
 def check_template(tokenizer: Any) -> None:
     """Render conversations with the template of a tokenizer in a process with limits."""
-    template = tokenizer.chat_template and tokenizer.get_chat_template()
-    if not (template or "").strip():
+    template = tokenizer.chat_template
+    if isinstance(template, dict):
+        template = template.get("default")
+    if not isinstance(template, str) or not template.strip():
         raise RagenError("the tokenizer has no chat template; save one with it")
     tokens = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
     _check(json.dumps({"template": template, "chats": _CHATS, "tokens": tokens}))

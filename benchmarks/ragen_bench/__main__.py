@@ -17,9 +17,9 @@ FAILED = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     received: list[int] = []
-    if isinstance(sys.stdout, TextIOWrapper):  # boards have signs that some terminals lack
-        sys.stdout.reconfigure(errors="replace")
     try:
+        if isinstance(sys.stdout, TextIOWrapper):  # boards have signs that some terminals lack
+            sys.stdout.reconfigure(errors="replace")
         with _terminated_like_ctrl_c(received):
             return _run(arguments, received)
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Final
 
 from ragen_agents.run_files.files import exclusive_lock
@@ -64,6 +65,7 @@ _SIZES: Final = {
     "hidden_size": 1 << 18,
     "intermediate_size": 1 << 20,
     "vocab_size": 1 << 24,
+    "max_position_embeddings": 1 << 30,
 }
 """Largest values in the config of a model."""
 
@@ -100,6 +102,34 @@ def _check_sizes(path: Path, config: Any) -> None:
                 raise RagenError(
                     f"'{path}': {field} is {size!r:.60}, but must be an integer from 1 to {most}"
                 )
+
+
+def load_weights(source: str | Path, dtype: Any) -> Any:
+    """Return a causal language model of a folder or hub id.
+
+    Raises:
+        ValueError: The weights do not fit the config; transformers would draw others at random.
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()  # a report of many lines
+    try:
+        read: Any = AutoModelForCausalLM.from_pretrained(
+            source, dtype=dtype, trust_remote_code=False, output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )  # fmt: skip
+    except UnpicklingError:
+        raise ValueError("its pickled weights are broken or hold code; use safetensors") from None
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+    model, info = read
+    wrong = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
+    if wrong:
+        raise ValueError(f"config.json does not fit its weights: {min(wrong)}")
+    return model
 
 
 def models_folder() -> Path:

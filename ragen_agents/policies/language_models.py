@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    GenerationConfig,
-    StopStringCriteria,
-)
-from transformers.utils import logging as transformers_logging
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig, StopStringCriteria
 
 from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines import Completion, TokenRequest
@@ -26,7 +19,7 @@ from ragen_agents.engines.device import avoid_cudnn_attention, has_bfloat16, is_
 from ragen_agents.engines.vllm.api import check_version
 from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.vllm.local import LocalSettings, load_local
-from ragen_agents.model_files.folders import check_model_folder
+from ragen_agents.model_files.folders import check_model_folder, load_weights
 from ragen_agents.policies.base import Reply, Request, Sampling, closed
 from ragen_envs.errors import RagenError, first_line
 
@@ -129,16 +122,13 @@ class TransformersPolicy(LanguageModelPolicy):
         dtype: str = "auto",
     ) -> None:
         super().__init__(source, sampling, name, batch_size)
-        transformers_logging.disable_progress_bar()
         avoid_cudnn_attention()
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             if dtype == "auto":
                 dtype = _cpu_dtype(source) if device == "cpu" else "bfloat16"
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                source, dtype=dtype, trust_remote_code=False
-            )
+            model = load_weights(source, dtype)
             model.eval().to(device)
         except Exception as error:  # of files that may come from strangers
             raise not_loaded(source, error) from error

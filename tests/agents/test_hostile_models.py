@@ -33,6 +33,7 @@ def load(model):
     [
         ("hidden_size", "big"), ("hidden_size", -1), ("num_attention_heads", 0), ("num_attention_heads", -1),
         ("num_hidden_layers", 10**9), ("num_hidden_layers", True), ("vocab_size", 1.5),
+        ("max_position_embeddings", -1),
     ],
 )  # fmt: skip
 def test_sizes_of_a_config_are_checked(field, value, model):
@@ -40,9 +41,11 @@ def test_sizes_of_a_config_are_checked(field, value, model):
     assert f"{field} is {value!r}, but must be an integer from 1 to" in load(model)
 
 
-def test_a_config_that_does_not_fit_the_weights_is_named(model):
-    put(model / "config.json", hidden_size=64)
-    assert "could not be loaded" in load(model)
+@pytest.mark.parametrize("field", ["hidden_size", "num_hidden_layers"])
+def test_a_config_that_does_not_fit_the_weights_is_named(field, model, capfd):
+    put(model / "config.json", **{field: 64})
+    assert "could not be loaded: config.json does not fit its weights: model." in load(model)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", ["generation_config.json", "config.json", "tokenizer_config.json"])
@@ -55,7 +58,7 @@ def test_files_hold_objects(name, text, model):
 def test_broken_pickled_weights_are_named(model):
     (model / "model.safetensors").unlink()
     (model / "pytorch_model.bin").write_bytes(b"cposix\nsystem\n(S'true'\ntR.")
-    assert "could not be loaded" in load(model)
+    assert "could not be loaded: its pickled weights are broken" in load(model)
 
 
 LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
@@ -66,6 +69,8 @@ LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% end
     [
         ("", "no chat template"),
         (" ", "no chat template"),
+        ({"a": "b"}, "no chat template"),
+        (5, "no chat template"),
         (LOOP, "does not end within"),
         ("{{ 'a' * 9999999999 }}", "too much memory"),
         ("{% generation %}{{ 'a' * 9999999999 }}{% endgeneration %}", "too much memory"),

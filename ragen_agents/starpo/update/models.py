@@ -10,12 +10,11 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging as transformers_logging
+from transformers import AutoTokenizer
 
 from ragen_agents.engines.device import avoid_cudnn_attention
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
-from ragen_agents.model_files.folders import check_model_folder
+from ragen_agents.model_files.folders import check_model_folder, load_weights
 from ragen_agents.model_files.source import model_source
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.update.adapters import (
@@ -272,15 +271,12 @@ def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
 
 def load_model(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
     """Return a causal language model in evaluation mode, and its tokenizer."""
-    transformers_logging.disable_progress_bar()
     avoid_cudnn_attention()
     source = model_source(name)
     check_model_folder(Path(source))
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=dtype, trust_remote_code=False
-        )
+        model = load_weights(source, dtype)
     except Exception as error:  # of files that may come from strangers
         raise RagenError(
             f"model is '{name}', which could not be loaded: {first_line(error)}"
