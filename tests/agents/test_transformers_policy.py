@@ -30,7 +30,7 @@ def test_a_model_runs_in_the_type_it_is_saved_in_where_that_is_fast(
         used.append(options["dtype"])
         return load(*arguments, **options)
 
-    monkeypatch.setattr(language_models.AutoModelForCausalLM, "from_pretrained", loaded)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", loaded)
     policy = language_models.TransformersPolicy(tmp_path, Sampling(0, 4), device="cpu")
     assert used == ["bfloat16" if fast and saved == "bfloat16" else "float32"]
     env = make("ragen/BanditText-v0")
