@@ -1,6 +1,6 @@
 """A campaign of faults: whatever happens to a command, running it again ends as if nothing had.
 
-By default a few sequences of each program; ``make faults`` draws hundreds, and docs/reliability.md has
+By default a few sequences of each program; ``make faults`` draws a thousand, and docs/reliability.md has
 what they showed.
 """
 
