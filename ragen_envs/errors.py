@@ -2,6 +2,15 @@
 
 import gymnasium as gym
 
+__all__ = [
+    "GameError",
+    "GenerationError",
+    "InstanceError",
+    "RagenError",
+    "ResetNeededError",
+    "SolverLimitError",
+]
+
 
 class RagenError(ValueError):
     """Base of every error whose message is for users. The command line prints it and exits with 2."""

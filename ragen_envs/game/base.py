@@ -33,6 +33,8 @@ from ragen_envs.pictures.png import encode_png
 if TYPE_CHECKING:
     from ragen_envs.pictures.tiles import TileSet
 
+__all__ = ["GameEnv", "Instance", "read_action"]
+
 ObsT = TypeVar("ObsT")
 MAX_STATE_CHARACTERS: Final = 1 << 17
 """Length of the longest observation that is a text."""

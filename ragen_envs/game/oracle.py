@@ -5,6 +5,8 @@ from typing import Any
 
 from ragen_envs.game.arguments import read_count
 
+__all__ = ["DEFAULT_STEPS", "Advice", "Budget", "RandomBaseline", "as_budget"]
+
 Action = int | str
 """What an agent does: the number of an action, or a text in games whose actions are words."""
 

@@ -12,6 +12,8 @@ from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.text import GRID
 from ragen_envs.levels.splits import TRAIN
 
+__all__ = ["LEGAL", "Legality", "WordGameEnv", "illegal", "quoted"]
+
 MAX_ACTION_CHARACTERS: Final = 4096
 """Longer actions are illegal in every word game."""
 

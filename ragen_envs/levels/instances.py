@@ -16,6 +16,8 @@ from typing import Any
 from ragen_envs.errors import InstanceError
 from ragen_envs.levels.splits import read_split
 
+__all__ = ["FrozenInstance", "has_pack", "load_pack", "manifest"]
+
 
 @dataclass(frozen=True)
 class FrozenInstance:

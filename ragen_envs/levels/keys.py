@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from ragen_envs.levels.seeding import STREAM_MASK
 
+__all__ = ["grid_key", "hashed", "symmetries"]
+
 _WEIGHT_ENTROPY: Final = 0x5A6E5
 
 

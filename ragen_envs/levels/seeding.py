@@ -14,6 +14,18 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+__all__ = [
+    "STREAM_MASK",
+    "SUITE_VERSION",
+    "Rng",
+    "advance",
+    "below",
+    "jump",
+    "new_stream",
+    "uniform",
+    "word",
+]
+
 _T = TypeVar("_T")
 
 SUITE_VERSION: Final = 3

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 
+__all__ = ["SPLITS", "TEST", "TRAIN", "VALIDATION", "split_code", "split_of"]
+
 TRAIN: Final = "train"
 """Levels to learn from."""
 VALIDATION: Final = "validation"
