@@ -218,8 +218,12 @@ def _of_device(
 
         available = int(psutil.virtual_memory().available)
         cache = cache_on_host(available, needs, settings.cache_gib)
+        # A prompt in two parts would rewind its random numbers, which vLLM cannot do on a CPU.
+        longest = settings.context or config.get_text_config().max_position_embeddings
         return {
-            "kv_cache_memory_bytes": cache, "block_size": _CPU_BLOCK, "enforce_eager": True
+            "kv_cache_memory_bytes": cache, "block_size": _CPU_BLOCK, "enforce_eager": True,
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(BATCHED_TOKENS, sequences, longest),
         }  # fmt: skip
     free, total = device_memory()
     share = share_of_device(
