@@ -50,6 +50,14 @@ def test_a_reply_depends_on_its_prompt_and_seed_alone(engine, codec):
     assert [other[k].ids for k in range(6)] != [together[k].ids for k in range(6)]
 
 
+def test_prompts_that_are_longer_than_a_step_together_draw_from_their_seeds(engine, codec):
+    asked = [
+        TokenRequest(r.key, (r.ids * 9)[:400], r.seed, 1.0) for r in requests(codec, range(48))
+    ]
+    together = answers(engine, asked)
+    assert together[40].ids == answers(engine, [asked[40]])[40].ids
+
+
 def test_a_reply_ends_at_a_stop_text(engine, local, codec):
     whole = answers(engine, asked := requests(codec, range(6)))
     stopped = VllmEngine(local, codec.stop_token_ids, TOKENS, ("</think>",))
