@@ -182,7 +182,6 @@ def _task(**task):
         (_task(settings={"turns": 3}), ["unknown setting 'turns'", "max_turns", "boxes"]),
         (_task(settings={"max_turns": 0}), ["'B'", "max_turns is 0"]),
         (_task(settings={"boxes": "two"}), ["boxes is 'two'"]),
-        (_task(settings={"boxes": 12}), ["boxes=12", "use a larger size or fewer boxes"]),
         (_task(settings={"symbols": "emoji"}), ["'emoji'", "new_vocab"]),
         (_task(settings={"history": "some"}), ["'some'", "full"]),
         (_task(env="ragen/Sokoban-v0"), ["unknown game 'ragen/Sokoban-v0'", "SokobanText"]),

@@ -122,7 +122,7 @@ def test_other_weights_on_a_machine_are_one_line(tiny, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(tiny, model)
     with pytest.raises(RagenError, match="differ from those of the machine that began the run"):
-        ray_cluster._policy(str(model), "0" * 64, SamplingSettings())
+        ray_cluster._policy(str(model), "0" * 64, SamplingSettings(), ())
 
 
 def test_a_model_that_a_machine_cannot_load_ends_the_run(machines, tiny, tmp_path):
