@@ -373,9 +373,9 @@ def test_fewer_seeds_of_borrowed_runs_do_not_take_their_place_either(tmp_path):
 
 
 def test_a_table_that_cannot_be_finished_stops_no_other(kept, monkeypatch, capsys):
-    from ragen_bench.cli import reproduce as command
+    from ragen_bench.cli import paper
 
-    monkeypatch.setattr(command, "finish", lambda run: False)
+    monkeypatch.setattr(paper, "finish", lambda run: False)
     out = str(kept.parent / "out")
     assert main(["reproduce", "all", "--results", str(kept), "--out", out]) == 1
     said = capsys.readouterr().out

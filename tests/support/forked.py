@@ -13,7 +13,7 @@ from pathlib import Path
 
 PRELOAD = [
     "torch", "transformers", "ragen_agents.starpo.trainer", "ragen_bench.cli.app",
-    "ragen_bench.api.evaluate", "ragen_bench.cli.bench", "ragen_bench.cli.match", "ragen_bench.cli.show",
+    "ragen_bench.api.evaluate", "ragen_bench.cli.score", "ragen_bench.cli.show",
     "ragen_bench.evaluation.match_table", "ragen_agents.policies.endpoint.policy",
 ]  # fmt: skip
 LIMIT = 240
