@@ -1,4 +1,4 @@
-"""How early, and at how many false alarms, each metric announces a collapse, over all kept training runs.
+"""Measure how early, at how many false alarms, each metric announces a collapse in the kept training runs.
 
     PYTHONPATH=benchmarks python benchmarks/early_signs.py
 

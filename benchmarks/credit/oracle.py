@@ -1,4 +1,4 @@
-"""What each turn cost by the exact oracle."""
+"""The cost of each turn by the exact oracle."""
 
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_envs.conversation import ConversationWrapper

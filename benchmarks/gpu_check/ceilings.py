@@ -1,4 +1,4 @@
-"""What the device can do at most: bytes copied and products of matrices."""
+"""Measure the limits of the device: bytes copied and products of matrices."""
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-"""What a run prints: little enough to be read whole where only the end of the output comes back."""
+"""Print the progress of a run: little enough to be read whole where only the end of the output comes back."""
 
 import sys
 from typing import Final

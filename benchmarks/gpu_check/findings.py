@@ -1,4 +1,4 @@
-"""What a stage finds, in a JSON file that is written after every finding: a killed stage leaves it."""
+"""Keep the findings of a stage in a JSON file written after every finding: a killed stage leaves it."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""What is run, in order of value. Each stage is a process, whose failure or memory is no other's."""
+"""The stages, in order of value. Each is a process, whose failure or memory is no other's."""
 
 import sys
 from collections.abc import Sequence

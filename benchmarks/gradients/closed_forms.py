@@ -1,4 +1,4 @@
-"""What the enumeration must show, in closed form."""
+"""Closed forms of what the enumeration shows."""
 
 from math import comb, sqrt
 

@@ -1,4 +1,4 @@
-"""What a chunk of episodes costs on a Ray cluster beside playing it, for docs/scaling.md.
+"""Measure what a chunk of episodes costs on a Ray cluster beside playing it, for docs/scaling.md.
 
     python benchmarks/speed/cluster.py [--chunks 400]
 

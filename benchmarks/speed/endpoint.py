@@ -1,4 +1,4 @@
-"""What the harness adds to a server's time, with many episodes in flight, at a server that only waits.
+"""Measure what the harness adds to a server's time, with many episodes in flight and a server that waits.
 
     python benchmarks/speed/endpoint.py [IN_FLIGHT ...] [--seconds 2] [--waves 4]
 

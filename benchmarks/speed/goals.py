@@ -1,4 +1,4 @@
-"""What the project sets out to reach, from measurements of its peers and of the release before."""
+"""The goals of the project, from measurements of its peers and of the release before."""
 
 import os
 from typing import Final, NamedTuple

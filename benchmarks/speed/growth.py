@@ -1,4 +1,4 @@
-"""How cost grows with size: times at several sizes, and the exponent that fits them.
+"""Measure how cost grows with size: times at several sizes, and the exponent that fits them.
 
     python benchmarks/speed/growth.py docs/performance.md [CURVE ...]
 

@@ -1,4 +1,4 @@
-"""What this machine can do at best, and which limit each section of the report is held against."""
+"""Measure the limits of this machine; say which limit each section of the report is held against."""
 
 from collections.abc import Callable
 from typing import Any, Final

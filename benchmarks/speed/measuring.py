@@ -1,4 +1,4 @@
-"""How work is measured, and what is drawn beforehand.
+"""Measure work, and draw its inputs beforehand.
 
 Each benchmark is one cell of the table: ``extra_info`` holds its section, its row, who does the work, how
 many items (steps, levels, turns) one call does, and, where the peer does something else, what.

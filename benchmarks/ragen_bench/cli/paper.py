@@ -58,7 +58,7 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class PlacementOptions:
-    """Where the tasks of a sweep run, and how many at a time."""
+    """The place of a sweep's tasks, and their number at a time."""
 
     workers: Annotated[
         int | None,
