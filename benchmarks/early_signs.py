@@ -119,10 +119,7 @@ def line(name: str, every: list[Run], rate: float) -> str:
     alarms = [np.flatnonzero(run.scores[name] > threshold) for run in tried]
     healthy = [len(a) > 0 for run, a in zip(tried, alarms, strict=True) if not run.collapsed]
     broken = [(run, a) for run, a in zip(tried, alarms, strict=True) if run.collapsed]
-    leads = [
-        (run.seen or len(run.scores[name]) + 1) - (a[0] + 1) if len(a) else -np.inf
-        for run, a in broken
-    ]
+    leads = [(run.seen or len(run.scores[name]) + 1) - (a[0] + 1) if len(a) else -np.inf for run, a in broken]
     early = [lead for lead in leads if lead > 0]
     lead = f"{np.median(early):.0f}" if early else "–"
     return (
@@ -138,9 +135,7 @@ def table() -> str:
     broken = [run for run in every if run.collapsed]
     healthy = len(every) - len(broken)
     bandits = sum(text.startswith("Bandit") for text in false)
-    rows = [
-        line(name, every, rate) for name in [*SIGNS, "mean of the first four"] for rate in RATES
-    ]
+    rows = [line(name, every, rate) for name in [*SIGNS, "mean of the first four"] for rate in RATES]
     return "\n".join(
         [
             f"Of {len(broken)} collapsed runs, the monitor's sign of collapse is seen in "
@@ -158,8 +153,6 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore", RuntimeWarning)
     text = PAGE.read_text("utf-8")
     block = f"<!-- table: early signs -->\n\n{table()}\n\n<!-- end -->"
-    new = re.sub(
-        r"<!-- table: early signs -->.*?<!-- end -->", lambda _: block, text, flags=re.DOTALL
-    )
+    new = re.sub(r"<!-- table: early signs -->.*?<!-- end -->", lambda _: block, text, flags=re.DOTALL)
     PAGE.write_text(new, "utf-8")
     print(block)

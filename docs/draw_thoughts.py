@@ -32,18 +32,14 @@ def main() -> None:
             [100 * (v - low) for v, low, _ in values],
             [100 * (high - v) for v, _, high in values],
         ]
-        kinds.bar(
-            places, [100 * v for v, _, _ in values], 0.36, yerr=bounds, label=agent, capsize=2
-        )
+        kinds.bar(places, [100 * v for v, _, _ in values], 0.36, yerr=bounds, label=agent, capsize=2)
         row = rows["Sokoban", agent]
         steps = [f"move_{n}" for n in range(1, 6)]
         errors = [
             [100 * (row[n] - row[f"{n}_low"]) for n in steps],
             [100 * (row[f"{n}_high"] - row[n]) for n in steps],
         ]
-        moves.errorbar(
-            range(1, 6), [100 * row[n] for n in steps], errors, marker="o", capsize=2, label=agent
-        )
+        moves.errorbar(range(1, 6), [100 * row[n] for n in steps], errors, marker="o", capsize=2, label=agent)
     kinds.set_xticks([place + 0.19 for place in range(len(SHOWN))], list(SHOWN), fontsize=8)
     kinds.set_title("what thoughts say (holes and goal: FrozenLake)", fontsize=9)
     moves.set_title("outcome of each move of the plan, Sokoban", fontsize=9)

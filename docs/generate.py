@@ -72,9 +72,7 @@ def pages() -> dict[Path, str]:
         for text_id, (base, settings) in TEXT_VARIANTS.items()
     ]
     table = "\n".join(["| game | as a conversation | |", "|---|---|---|", *rows])
-    several = [
-        f"| [`{g.id}`]({g.name}.md) | `{g.text_id}` | {g.summary} |" for g in MULTI_AGENT_GAMES
-    ]
+    several = [f"| [`{g.id}`]({g.name}.md) | `{g.text_id}` | {g.summary} |" for g in MULTI_AGENT_GAMES]
     second = "\n".join(["| game | as conversations | |", "|---|---|---|", *several])
     found[DOCS / "games" / "index.md"] = (
         f"{NOTE}\n\n# Games\n\n## For one player\n\n{table}\n\n## What all games share\n\n{SHARED}\n\n"
@@ -118,9 +116,7 @@ def _with_results(page: Path) -> str:
     text = _MATRIX.sub(matrix, _RESULT.sub(shown, page.read_text(encoding="utf-8")))
     archive = RESULTS / "laptop" / "gradient.jsonl"
     text = _BUCKETS.sub(lambda found: f"{found[1]}{buckets_table(archive)}{found[2]}", text)
-    return _CLAIMS.sub(
-        lambda found: f"{found[1]}{claims_tables(stored_reports().values())}{found[2]}", text
-    )
+    return _CLAIMS.sub(lambda found: f"{found[1]}{claims_tables(stored_reports().values())}{found[2]}", text)
 
 
 def _several_page(game: MultiAgentSpec) -> str:

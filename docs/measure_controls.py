@@ -43,9 +43,7 @@ def measure(game: GameSpec, policy: Policy) -> dict[str, Any]:
         turns.append(turn)
         if isinstance(env.unwrapped, WebShopEnv):
             verdict = env.unwrapped.verdict
-            wrong.update(
-                ("nothing bought",) if verdict is None else verdict.wrong(env.unwrapped.goal)
-            )
+            wrong.update(("nothing bought",) if verdict is None else verdict.wrong(env.unwrapped.goal))
     row = {
         "control": policy.name, "levels": LEVELS, "success": round(fmean(wins), 4),
         "return": round(fmean(returns), 4), "turns": round(fmean(turns), 3),

@@ -46,9 +46,7 @@ def main() -> None:
     """Write the picture."""
     small = [frame.resize((750, 645)) for frame in frames(Path(sys.argv[1]))]
     pictures = [frame.quantize(160, dither=Image.Dither.NONE) for frame in small]
-    pictures[0].save(
-        FILE, save_all=True, append_images=pictures[1:], duration=int(1000 * SECONDS), loop=0
-    )
+    pictures[0].save(FILE, save_all=True, append_images=pictures[1:], duration=int(1000 * SECONDS), loop=0)
 
 
 if __name__ == "__main__":

@@ -65,17 +65,13 @@ def _cells(row: Mapping[Any, Any]) -> list[str]:
 
 
 def _premise(text: str) -> str:
-    name = next(
-        (re.sub(each, short, text) for each, short in _PREMISES if re.match(each, text)), text
-    )
+    name = next((re.sub(each, short, text) for each, short in _PREMISES if re.match(each, text)), text)
     return f"*{name}*"
 
 
 def _shortened(table: str, left_out: Sequence[str] = ()) -> str:
     """Return a table without empty columns and those left out."""
-    head, *rest = [
-        [c.strip() for c in line[1:-1].split("|")] for line in table.strip().splitlines()
-    ]
+    head, *rest = [[c.strip() for c in line[1:-1].split("|")] for line in table.strip().splitlines()]
     kept = [
         k
         for k, name in enumerate(head)

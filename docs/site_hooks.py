@@ -68,9 +68,7 @@ def on_page_content(html: str, **_: object) -> str:
 def outside(file: File) -> set[str]:
     """Return the files outside docs/ and without a place on the site that a page links to."""
     folder = posixpath.dirname(origin_of(file))
-    targets = {
-        posixpath.normpath(posixpath.join(folder, m[1])) for m in LINK.finditer(file.content_string)
-    }
+    targets = {posixpath.normpath(posixpath.join(folder, m[1])) for m in LINK.finditer(file.content_string)}
     return {t for t in targets if t not in MOVED and is_elsewhere(t) and (ROOT / t).exists()}
 
 
@@ -97,7 +95,5 @@ def as_page(target: str) -> str:
     """Return a file of the repository, or the files of a folder, as a page."""
     path = ROOT / target
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
-    blocks = (
-        f"`{f.name}`\n\n````{LANGUAGES[f.suffix]}\n{f.read_text('utf-8')}````\n" for f in files
-    )
+    blocks = (f"`{f.name}`\n\n````{LANGUAGES[f.suffix]}\n{f.read_text('utf-8')}````\n" for f in files)
     return f"---\nsearch:\n  exclude: true\n---\n\n# {target}\n\n" + "\n".join(blocks)

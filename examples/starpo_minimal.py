@@ -20,19 +20,13 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--game", default="ragen/BanditText-v0", help="a conversation env")
 parser.add_argument("--model", default=str(STARTER))
 parser.add_argument("--iterations", type=int, default=60)
-parser.add_argument(
-    "--prompts-per-iteration", type=int, default=8, help="P, initial states an iteration"
-)
+parser.add_argument("--prompts-per-iteration", type=int, default=8, help="P, initial states an iteration")
 parser.add_argument("--group-size", type=int, default=16, help="N, episodes from each")
-parser.add_argument(
-    "--filter-ratio", type=float, default=0.25, help="share of groups that is learned from"
-)
+parser.add_argument("--filter-ratio", type=float, default=0.25, help="share of groups that is learned from")
 parser.add_argument("--clip-ratio-low", type=float, default=0.2)
 parser.add_argument("--clip-ratio-high", type=float, default=0.28)
 parser.add_argument("--entropy-coef", type=float, default=0.001)
-parser.add_argument(
-    "--mini-batch-size", type=int, default=32, help="E, trajectories of an optimizer step"
-)
+parser.add_argument("--mini-batch-size", type=int, default=32, help="E, trajectories of an optimizer step")
 parser.add_argument("--learning-rate", type=float, default=1e-3)
 parser.add_argument("--max-tokens", type=int, default=64, help="of one reply")
 parser.add_argument("--seed", type=int, default=0)
@@ -76,16 +70,12 @@ def collect(iteration):
     """Play P groups of N episodes. A trajectory is ids and a mask of what the model wrote [1, 3]."""
     episodes = []
     for group in range(args.prompts_per_iteration):
-        seed = new_stream(
-            f"minimal {args.seed}", args.game, iteration * args.prompts_per_iteration + group
-        )
+        seed = new_stream(f"minimal {args.seed}", args.game, iteration * args.prompts_per_iteration + group)
         for member in range(args.group_size):  # one level, independent noise [4]
             env = make(args.game)
             env.reset(seed=seed, options={"noise": member})
             ids = template(env.messages, True)
-            episodes.append(
-                {"env": env, "group": group, "ids": ids, "mask": [0] * len(ids), "return": 0.0}
-            )
+            episodes.append({"env": env, "group": group, "ids": ids, "mask": [0] * len(ids), "return": 0.0})
     while open_ := [e for e in episodes if e["env"].end is None]:
         for episode, reply in zip(open_, write([e["ids"] for e in open_]), strict=True):
             closed = reply[-1] == END
@@ -104,41 +94,29 @@ def collect(iteration):
 def score(episodes):
     """Log-probabilities and entropies of every token but the first, and the mask; (B, T - 1) each."""
     longest = max(len(e["ids"]) for e in episodes)
-    ids = torch.tensor(
-        [e["ids"] + [tokenizer.pad_token_id] * (longest - len(e["ids"])) for e in episodes]
-    )
-    mask = torch.tensor([e["mask"] + [0] * (longest - len(e["mask"])) for e in episodes])[
-        :, 1:
-    ].bool()
+    ids = torch.tensor([e["ids"] + [tokenizer.pad_token_id] * (longest - len(e["ids"])) for e in episodes])
+    mask = torch.tensor([e["mask"] + [0] * (longest - len(e["mask"])) for e in episodes])[:, 1:].bool()
     real = torch.arange(longest) < torch.tensor([len(e["ids"]) for e in episodes])[:, None]
-    logs = torch.log_softmax(
-        model(input_ids=ids, attention_mask=real.long()).logits[:, :-1], dim=-1
-    )
+    logs = torch.log_softmax(model(input_ids=ids, attention_mask=real.long()).logits[:, :-1], dim=-1)
     chosen = logs.gather(2, ids[:, 1:, None])[..., 0]
     return chosen, -(logs.exp() * logs).sum(-1), mask
 
 
 for iteration in range(args.iterations):
     episodes = collect(iteration)
-    returns = np.array([e["return"] for e in episodes]).reshape(
-        args.prompts_per_iteration, args.group_size
-    )
+    returns = np.array([e["return"] for e in episodes]).reshape(args.prompts_per_iteration, args.group_size)
     success = np.mean([e["env"].success for e in episodes])
 
     # Keep the groups whose returns differ most: uncertainty is where there is something to learn. [9]
     spread = returns.std(axis=1, ddof=1)
-    best = np.argsort(-spread, kind="stable")[
-        : int(np.ceil(args.filter_ratio * args.prompts_per_iteration))
-    ]
+    best = np.argsort(-spread, kind="stable")[: int(np.ceil(args.filter_ratio * args.prompts_per_iteration))]
     kept = [e for e in episodes if e["group"] in best and spread[e["group"]] > 1e-8]
 
     norms = []
     if kept:
         with torch.no_grad():
             old = [score([e])[0][0] for e in kept]
-        gains = [
-            (e["return"] - returns[e["group"]].mean()) / spread[e["group"]] for e in kept
-        ]  # [6]
+        gains = [(e["return"] - returns[e["group"]].mean()) / spread[e["group"]] for e in kept]  # [6]
         order = np.random.default_rng([args.seed, iteration]).permutation(len(kept))
         for part in np.array_split(order, max(1, round(len(kept) / args.mini_batch_size))):
             chosen = [kept[i] for i in part]
@@ -147,9 +125,7 @@ for iteration in range(args.iterations):
             gain = torch.tensor([gains[i] for i in part], dtype=torch.float32)[:, None]
             ratio = torch.exp(logprobs - before)
             clipped = ratio.clamp(1 - args.clip_ratio_low, 1 + args.clip_ratio_high)
-            loss = -torch.minimum(ratio * gain, clipped * gain)[
-                mask
-            ].mean()  # one mean of tokens [10]
+            loss = -torch.minimum(ratio * gain, clipped * gain)[mask].mean()  # one mean of tokens [10]
             loss = loss - args.entropy_coef * entropies[mask].mean()
             loss.backward()
             norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))

@@ -14,9 +14,7 @@ def bounded(limit: int) -> Callable[[httpx2.Response], Awaitable[None]]:
 
     async def hook(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx2.RequestError(
-                "the answer is compressed, although no compression was requested"
-            )
+            raise httpx2.RequestError("the answer is compressed, although no compression was requested")
         network = response.extensions.get("network_stream")
         response.stream = _Bounded(response.stream, limit, network)
 

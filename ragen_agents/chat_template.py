@@ -62,9 +62,7 @@ class ChatTemplate:
     def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
         check_template(tokenizer)
         self.tokenizer = tokenizer
-        self.stop_token_ids: frozenset[int] = frozenset(
-            {*stop_token_ids, tokenizer.eos_token_id} - {None}
-        )
+        self.stop_token_ids: frozenset[int] = frozenset({*stop_token_ids, tokenizer.eos_token_id} - {None})
         """All tokens that end a turn."""
         self._skipped = _skipped_tokens(tokenizer)
         self._tail = lru_cache(_MESSAGES)(self._read_tail)
@@ -110,9 +108,7 @@ class ChatTemplate:
         assert self._close is not None
         return [*([] if closed else [self._close]), *self._tail(user), *self._begin(prefix)]
 
-    def continuation(
-        self, before: Sequence[int], reply: str, after: Sequence[int]
-    ) -> list[int] | None:
+    def continuation(self, before: Sequence[int], reply: str, after: Sequence[int]) -> list[int] | None:
         """Return the tokens after a reply in the next prompt, from the one that ends the turn.
 
         Returns:
@@ -178,9 +174,7 @@ class ChatTemplate:
         chat = [*_BASE, self._turn(_THOUGHT)]
         for whole in (
             self._template([*chat, {"role": "user", "content": "v"}]),
-            self._template(
-                chat, reply=False
-            ),  # the end of a conversation may have a token of its own
+            self._template(chat, reply=False),  # the end of a conversation may have a token of its own
         ):
             end = self._end(whole, _shared(self._begun, whole))
             if end is not None:
@@ -239,9 +233,7 @@ class ChatTemplate:
 
 def _skipped_tokens(tokenizer: Any) -> frozenset[int]:
     """Return the special tokens that are no tags of a reply."""
-    added = {
-        token: str(what) for token, what in tokenizer.added_tokens_decoder.items() if what.special
-    }
+    added = {token: str(what) for token, what in tokenizer.added_tokens_decoder.items() if what.special}
     named = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     special = {**named, **added}
     return frozenset(token for token, text in special.items() if text.strip() not in _TAGS)
@@ -268,9 +260,7 @@ def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: b
     return ids
 
 
-def _rendered(
-    tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: bool, **options: bool
-) -> Any:
+def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: bool, **options: bool) -> Any:
     tells_date = "strftime_now" in str(tokenizer.chat_template)
     try:
         return tokenizer.apply_chat_template(
@@ -281,9 +271,7 @@ def _rendered(
         )
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         roles = ", ".join(message["role"] for message in messages)
-        raise RagenError(
-            f"the model's chat template refuses a conversation of {roles}: {error}"
-        ) from error
+        raise RagenError(f"the model's chat template refuses a conversation of {roles}: {error}") from error
 
 
 def _shared(first: Sequence[int], second: Sequence[int]) -> int:

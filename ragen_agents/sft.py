@@ -35,9 +35,7 @@ _TRIES: Final = 20
 class SftConfig(BaseModel):
     """A supervised run. The defaults are the paper's where it states them."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     game: str
     """Id of a conversation env."""
@@ -82,9 +80,7 @@ class SftConfig(BaseModel):
     @model_validator(mode="after")
     def _check_batch(self) -> "SftConfig":
         if self.batch_size > self.micro_batch and self.batch_size % self.micro_batch:
-            raise ValueError(
-                f"batch_size is {self.batch_size}, but must be a multiple of micro_batch"
-            )
+            raise ValueError(f"batch_size is {self.batch_size}, but must be a multiple of micro_batch")
         return self
 
     @model_validator(mode="after")
@@ -112,9 +108,7 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
                 solved.append(trajectory)
     if len(solved) == config.demonstrations:
         return solved
-    advice = (
-        f"; noise is {config.noise}: lower it, or set solved_only=false" if config.noise else ""
-    )
+    advice = f"; noise is {config.noise}: lower it, or set solved_only=false" if config.noise else ""
     raise RagenError(
         f"the oracle solved only {len(solved)} of {_TRIES * config.demonstrations} levels of {config.game}, "
         f"but demonstrations is {config.demonstrations}{advice}"
@@ -192,9 +186,7 @@ def _check_new(out: Path) -> None:
         raise RagenError(f"'{out}' already exists; choose another --out")
 
 
-def train(
-    config: SftConfig, out: Path, shown: Callable[[ChatCodec], list[Trajectory]] | None = None
-) -> None:
+def train(config: SftConfig, out: Path, shown: Callable[[ChatCodec], list[Trajectory]] | None = None) -> None:
     """Train and write an ordinary model folder, with adapters merged."""
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise RagenError("imitation trains in one process; start it without torchrun")
@@ -277,9 +269,7 @@ def _arguments(config: SftConfig, work: Path, grouped: bool) -> "TrainingArgumen
     return args
 
 
-def _save(
-    folder: Path, config: SftConfig, model: Any, tokenizer: Any, shown: Sequence[Trajectory]
-) -> None:
+def _save(folder: Path, config: SftConfig, model: Any, tokenizer: Any, shown: Sequence[Trajectory]) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     model.save_pretrained(folder)
     save_tokenizer(tokenizer, folder)

@@ -79,15 +79,11 @@ def check_template(tokenizer: Any) -> None:
 def _check(given: str) -> None:
     command = [sys.executable, "-I", "-c", _SCRIPT, str(_MEMORY), str(SECONDS)]
     try:
-        code = subprocess.run(
-            command, input=given.encode(), capture_output=True, timeout=_WAIT
-        ).returncode
+        code = subprocess.run(command, input=given.encode(), capture_output=True, timeout=_WAIT).returncode
     except subprocess.TimeoutExpired:
         code = -1
     if code < 0:  # the system has ended it
-        raise RagenError(
-            f"the model's chat template does not end within {SECONDS} s; use another one"
-        )
+        raise RagenError(f"the model's chat template does not end within {SECONDS} s; use another one")
     if code == _LIMITED:
         raise RagenError(
             "the model's chat template needs too much memory or too long a range; use another one"

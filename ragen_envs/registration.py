@@ -143,9 +143,7 @@ GAMES: Final = (
 )  # fmt: skip
 """The games of the suite, in the order of its tables."""
 
-TEXT_VARIANTS: Final = {
-    "ragen/SokobanNewVocabText-v0": ("ragen/Sokoban-v0", {"symbols": "new_vocab"})
-}
+TEXT_VARIANTS: Final = {"ragen/SokobanNewVocabText-v0": ("ragen/Sokoban-v0", {"symbols": "new_vocab"})}
 """Text ids that are settings of another game's conversation."""
 
 TEXT_ENTRY_POINT: Final = "ragen_envs.conversation.factory:make_registered"

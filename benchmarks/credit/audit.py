@@ -126,9 +126,7 @@ class _Audit(Callback):
             )  # fmt: skip
 
 
-def assignments(
-    config: TrainConfig, batch: TrainBatch, scores: Scores
-) -> dict[str, list[list[float]]]:
+def assignments(config: TrainConfig, batch: TrainBatch, scores: Scores) -> dict[str, list[list[float]]]:
     """Return what each estimator assigns to the turns of each trajectory: the mean over their tokens."""
     found = {}
     for label, settings in ESTIMATES.items():
@@ -155,10 +153,7 @@ def _turns(
     assigned: dict[str, list[float]],
 ) -> list[AuditedTurn]:  # fmt: skip
     rewards = [turn.reward for turn in trajectory.turns]
-    places = [
-        Place(trajectory.group, trajectory.member if turn else 0, turn)
-        for turn in range(len(rewards))
-    ]
+    places = [Place(trajectory.group, trajectory.member if turn else 0, turn) for turn in range(len(rewards))]
     states = [*(worth[place] for place in places), ENDED]
     return [
         AuditedTurn(

@@ -77,9 +77,7 @@ def values(
 
 
 def _openings(trajectories: Sequence[Trajectory]) -> dict[Place, list[list[int]]]:
-    return {
-        place: opening for trajectory in trajectories for place, opening in _prefixes(trajectory)
-    }
+    return {place: opening for trajectory in trajectories for place, opening in _prefixes(trajectory)}
 
 
 def _prefixes(trajectory: Trajectory) -> Iterator[tuple[Place, list[list[int]]]]:

@@ -49,9 +49,7 @@ def _rows(turns: Sequence[AuditedTurn]) -> Iterator[str]:
     yield _row("return to go − true value of the state", turns, _from_value(turns))
 
 
-def _row(
-    name: str, turns: Sequence[AuditedTurn], given: Pair, same: str = "–", rank: str = "–"
-) -> str:
+def _row(name: str, turns: Sequence[AuditedTurn], given: Pair, same: str = "–", rank: str = "–") -> str:
     """Return one row.
 
     Args:
@@ -108,9 +106,7 @@ def _interval(turns: Sequence[AuditedTurn], given: Pair) -> tuple[float, float]:
     draws = []
     for drawn in rng.integers(count, size=(_DRAWS, count)):
         chosen = np.concatenate([levels[k] for k in drawn])
-        draws.append(
-            _corrected((given[0][chosen], given[1][chosen]), (halves[0][chosen], halves[1][chosen]))
-        )
+        draws.append(_corrected((given[0][chosen], given[1][chosen]), (halves[0][chosen], halves[1][chosen])))
     low, high = np.nanquantile(draws, [0.025, 0.975])
     return float(low), float(high)
 
@@ -145,9 +141,7 @@ def _clear(turns: Sequence[AuditedTurn]) -> np.ndarray:
 
 def _episodes(turns: Sequence[AuditedTurn]) -> np.ndarray:
     """Return a number of each turn's episode, (T,)."""
-    return np.unique([(t.group, t.member) for t in turns], axis=0, return_inverse=True)[1].reshape(
-        -1
-    )
+    return np.unique([(t.group, t.member) for t in turns], axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _between_turns(turns: Sequence[AuditedTurn]) -> float:

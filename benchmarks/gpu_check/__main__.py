@@ -42,9 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--work", type=Path, default=ROOT / ".benchmarks/gpu/work", help="for logs and large files"
     )
-    parser.add_argument(
-        "--deadline", type=float, default=_NO_DEADLINE, help="seconds for everything"
-    )
+    parser.add_argument("--deadline", type=float, default=_NO_DEADLINE, help="seconds for everything")
     parser.add_argument("--commit", help="of the code, where git cannot be asked")
     parser.add_argument(
         "--stages", default="", help=f"some of {','.join(s.name for s in STAGES)}; all by default"
@@ -86,9 +84,7 @@ def _run(args: argparse.Namespace, names: list[str], deadline: float) -> int:
     numbers = Numbers(results.outcomes)
     console.table(as_text(numbers.tables()))
     chosen = {stage.name for stage in stages}
-    failed = [
-        o for o in results.outcomes if o.name in chosen and o.status not in ("passed", "skipped")
-    ]
+    failed = [o for o in results.outcomes if o.name in chosen and o.status not in ("passed", "skipped")]
     return 1 if failed else 0
 
 

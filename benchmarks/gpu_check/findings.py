@@ -32,8 +32,6 @@ def stage_parser(description: str) -> argparse.ArgumentParser:
     """Return a parser with the options that all stages have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", type=Path, help="file for the findings")
-    parser.add_argument(
-        "--work", type=Path, default=Path(".benchmarks/gpu"), help="for large files"
-    )
+    parser.add_argument("--work", type=Path, default=Path(".benchmarks/gpu"), help="for large files")
     parser.add_argument("--tiny", action="store_true", help="sizes for a CPU, to see that it runs")
     return parser

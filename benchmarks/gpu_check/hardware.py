@@ -52,9 +52,7 @@ def _device() -> tuple[str, str, str]:
 
     command = ["nvidia-smi", f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader"]
     if answer := _output(command):
-        name, memory, driver = (
-            field.strip() for field in next(csv.reader([answer.splitlines()[0]]))
-        )
+        name, memory, driver = (field.strip() for field in next(csv.reader([answer.splitlines()[0]])))
         return name, memory, driver
     properties = torch.cuda.get_device_properties(0)
     return properties.name, f"{properties.total_memory / 2**20:.0f} MiB", "unknown"

@@ -78,12 +78,9 @@ def summary(rows: list[dict[str, Any]], config: TrainConfig) -> dict[str, Any]:
     """Return medians of the iterations but the first, which loads and compiles, and what was learned."""
     later = rows[1:] or rows
     seconds = {
-        phase: statistics.median(row.get(f"seconds/{phase}", 0.0) for row in later)
-        for phase in PHASES
+        phase: statistics.median(row.get(f"seconds/{phase}", 0.0) for row in later) for phase in PHASES
     }
-    tokens = statistics.median(
-        row["reply_tokens"] * row["turns"] * config.episodes for row in later
-    )
+    tokens = statistics.median(row["reply_tokens"] * row["turns"] * config.episodes for row in later)
     return {
         "iterations": len(rows),
         "seconds": {phase: round(value, 3) for phase, value in seconds.items()},

@@ -53,9 +53,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
         parts += [f"\n## {table.title}\n\n", _table(table.head, table.rows)]
         parts.append(_NOTES.get(table.title, ""))
     if tests := numbers.tests():
-        rows = [
-            [f"`{row['test']}`", row["outcome"], row["why"].replace("|", "\\|")] for row in tests
-        ]
+        rows = [[f"`{row['test']}`", row["outcome"], row["why"].replace("|", "\\|")] for row in tests]
         parts += ["\n## Tests\n\n", _table(["", "", ""], rows)]
     return "".join(parts)
 

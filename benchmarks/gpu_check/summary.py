@@ -117,9 +117,7 @@ class Numbers:
                 if "device" in row:
                     numbers = [f"{row.get(name, 0.0):.1f}" for name in ("torch", "device")]
                     rows.append([title, phase, f"{row['planned']:.1f}", *numbers])
-        return Table(
-            "Memory, GiB", ["", "phase", "planned", "peak of PyTorch", "peak of the device"], rows
-        )
+        return Table("Memory, GiB", ["", "phase", "planned", "peak of PyTorch", "peak of the device"], rows)
 
     def _vllm(self) -> Table:
         start, sleep = self.get("vllm", "start"), self.get("vllm", "sleep")

@@ -64,9 +64,7 @@ class PartTimer:
         device: Of the models.
     """
 
-    def __init__(
-        self, using: Callable[[Any], AbstractContextManager[None]], device: torch.device
-    ) -> None:
+    def __init__(self, using: Callable[[Any], AbstractContextManager[None]], device: torch.device) -> None:
         self.seconds: dict[str, float] = {}
         self._using, self._device, self._depth = using, device, 0
 
@@ -140,9 +138,7 @@ class Bench:
             "micro_batch": config.update.micro_batch_tokens,
             "grad_norm": metrics["grad_norm"],
             **_speed(sizes, trajectories, timer.seconds, is_lora=config.lora is not None),
-            "memory": {
-                phase: row for phase, row in memory.against(plan).items() if phase != "rollout"
-            },
+            "memory": {phase: row for phase, row in memory.against(plan).items() if phase != "rollout"},
         }
 
     def _now(self) -> float:
@@ -166,9 +162,7 @@ def _speed(
     both = sum(counts.values()) / sum(seconds.values()) / 1e12
     found: dict[str, Any] = {"tflops": _rounded({**rates, "both": both})}
     if peak is not None:
-        found["mfu"] = _rounded(
-            {part: rate / peak for part, rate in {**rates, "both": both}.items()}
-        )
+        found["mfu"] = _rounded({part: rate / peak for part, rate in {**rates, "both": both}.items()})
     return found
 
 

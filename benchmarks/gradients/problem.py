@@ -54,9 +54,7 @@ class Problem:
         return torch.stack(found).sum(0)
 
 
-def answers(
-    chances: Sequence[float], long: float = 0.5, tokens: tuple[int, int] = (2, 4)
-) -> Problem:
+def answers(chances: Sequence[float], long: float = 0.5, tokens: tuple[int, int] = (2, 4)) -> Problem:
     """Return prompts with one right answer, which may be given in a short or a long reply.
 
     The length has no influence on the reward: its true gradients are 0.
@@ -108,9 +106,7 @@ def gamble(
             scores = torch.zeros(1, prompts, dtype=torch.float64)
             scores[0, place] = risky - take
             value = (1 - take) * sure + take * chance * jackpot
-            episodes.append(
-                Episode(probability, reward, scores, torch.tensor([value], dtype=torch.float64))
-            )
+            episodes.append(Episode(probability, reward, scores, torch.tensor([value], dtype=torch.float64)))
         made.append(tuple(episodes))
     return Problem(tuple(made), {"gamble": _units(range(prompts), prompts)})
 

@@ -122,9 +122,7 @@ def _filter_rows(tick: Callable[[str], None]) -> Iterator[str]:
     for name, ratio in _FILTERS:
         tick(name)
         shown = [
-            _shown(
-                _toward_better(games[game], Method(estimator, filter=name, ratio=ratio, longest=1))
-            )
+            _shown(_toward_better(games[game], Method(estimator, filter=name, ratio=ratio, longest=1)))
             for game, estimator in columns
         ]
         what = f"`{name}`" if ratio == 1 else f"`{name}`, ratio {ratio:.2g}"

@@ -44,10 +44,7 @@ class Rows(NamedTuple):
         """Return minus the gradient by the logits, (D,), of a loss of the log-probabilities, (B, T)."""
         logprobs = torch.zeros(self.turn_ids.shape, dtype=torch.float64, requires_grad=True)
         (weights,) = torch.autograd.grad(loss(logprobs), logprobs)
-        parts = [
-            weights[row, : episode.tokens] @ episode.scores
-            for row, episode in enumerate(self.episodes)
-        ]
+        parts = [weights[row, : episode.tokens] @ episode.scores for row, episode in enumerate(self.episodes)]
         return -torch.stack(parts).sum(0)
 
 
@@ -86,9 +83,7 @@ class Method:
             return torch.zeros_like(batch[0][0].scores[0])
         rows = rows_of(batch, kept, self.longest)
         advantages = self._advantages(rows)
-        totals = BatchTotals(
-            float(rows.mask.sum()), float(len(rows.episodes)), 0.0, float(self.longest)
-        )
+        totals = BatchTotals(float(rows.mask.sum()), float(len(rows.episodes)), 0.0, float(self.longest))
         chosen, config = POLICY_LOSSES[self.policy_loss], _config(self)
 
         def loss(logprobs: Tensor) -> Tensor:

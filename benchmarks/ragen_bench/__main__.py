@@ -98,9 +98,7 @@ def _terminated_like_ctrl_c(received: list[int]) -> Iterator[None]:
 def _run(arguments: Sequence[str] | None, received: Sequence[int]) -> int:
     from ragen_bench.console.log_handler import logs_on_stderr
 
-    with (
-        logs_on_stderr()
-    ):  # before the games are imported, which warn of packages that cannot be loaded
+    with logs_on_stderr():  # before the games are imported, which warn of packages that cannot be loaded
         return _run_command(arguments, received)
 
 

@@ -85,9 +85,7 @@ def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
 def limit(model: Any) -> float:
     """Return processor seconds of the matrix products with the weights, a token."""
     linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
-    states = {
-        m.in_features: torch.randn(ROWS, m.in_features, dtype=m.weight.dtype) for m in linears
-    }
+    states = {m.in_features: torch.randn(ROWS, m.in_features, dtype=m.weight.dtype) for m in linears}
 
     def products() -> None:
         for linear in linears:

@@ -76,9 +76,7 @@ def measure(in_flight: int, seconds: float, waves: int) -> None:
     # All places are taken from the first answers until nothing is left to begin.
     begin, end = stays[0][1] + seconds, sorted(came for came, _ in stays)[-2 * in_flight]
     held = sum(max(0.0, min(left, end) - max(came, begin)) for came, left in stays)
-    print(
-        f"{len(stays)} requests, {in_flight} episodes in flight, {seconds:g} s each at the server"
-    )
+    print(f"{len(stays)} requests, {in_flight} episodes in flight, {seconds:g} s each at the server")
     print(f"overhead: {1 - held / (end - begin) / in_flight:.1%} of the time")
     print(f"processor: {1000 * cpu / len(stays):.2f} ms a request")
     print(f"peak memory: {before} MiB after {in_flight} episodes, {_memory()} MiB after all")

@@ -28,9 +28,7 @@ def measure(config: TrainConfig) -> dict[str, float]:
     """Return the sums of a run's iterations but the first: trajectories, tokens, seconds by phase."""
     rows: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        Trainer(
-            config, folder, callbacks=[ReportMetrics(lambda _, metrics: rows.append(metrics))]
-        ).run()
+        Trainer(config, folder, callbacks=[ReportMetrics(lambda _, metrics: rows.append(metrics))]).run()
     sums = {"trajectories": float(config.episodes * len(rows[1:]))}
     sums["tokens"] = sum(row["reply_tokens"] * row["turns"] * config.episodes for row in rows[1:])
     for phase in ("rollout", "games", "scores", "update", "sync", "total"):
@@ -75,9 +73,7 @@ def main() -> None:
     }  # fmt: skip
     found = {}
     for engine in args.engine:
-        config = TrainConfig(
-            **merged(SCALES["laptop"], PRESETS[args.preset], fixed, {"engine": engine})
-        )
+        config = TrainConfig(**merged(SCALES["laptop"], PRESETS[args.preset], fixed, {"engine": engine}))
         found[engine] = {**measure(config), "size": float(config.episodes)}
     print("\n".join(lines(found)))
 

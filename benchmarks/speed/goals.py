@@ -49,9 +49,7 @@ GOALS: Final = (
     ),
     Goal(_MANY, f"{_LAKE}, rollouts, 1,024 envs", 8, "jax"),
     Goal(_MANY, f"{_SOKOBAN}, rollouts, 1,024 envs", 8e-9),
-    Goal(
-        _MANY, f"{_SOKOBAN}, rollouts on all cores{_IN_PLACE}, 16,384 envs", 0.9 * CORES, ONE_THREAD
-    ),
+    Goal(_MANY, f"{_SOKOBAN}, rollouts on all cores{_IN_PLACE}, 16,384 envs", 0.9 * CORES, ONE_THREAD),
     Goal("Many envs, with text", "Sokoban 6x6/1, 1,024 envs", 150e-9),
     Goal(_LEVELS, "Sokoban 6x6/1", 300, "gym-sokoban"),
     Goal(_LEVELS, "Sokoban 8x8/2, the paper's levels", 24e-6, note="at once"),

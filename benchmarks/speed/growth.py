@@ -171,9 +171,7 @@ def trained(settings: dict[str, Any]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         model = random_model(Path(folder) / "model")
         config = TrainConfig(
-            **merged(
-                SCALES["laptop"], PRESETS["starpo-grpo"], fixed, {"model": str(model)}, settings
-            )
+            **merged(SCALES["laptop"], PRESETS["starpo-grpo"], fixed, {"model": str(model)}, settings)
         )
         report = ReportMetrics(lambda _, metrics: rows.append(metrics))
         Trainer(config, Path(folder) / "run", callbacks=[report]).run()
@@ -227,9 +225,7 @@ def episodes() -> Curve:
 def called(*words: str) -> tuple[float, float]:
     """Run a command; returns its seconds and the most memory that it took, in MiB."""
     began = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ragen_bench", *words], stdout=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([sys.executable, "-m", "ragen_bench", *words], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

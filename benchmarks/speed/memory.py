@@ -91,9 +91,7 @@ def planned(case: Case) -> MemoryPlan:
     if not case.tree:
         shape = replace(shape, reads_trees=False)
     plan = plan_memory(case.config, shape, lengths, Device(64 * GIB, False), own_engine=True)
-    return replace(
-        plan, phases={name: {**parts, "reserve": 0} for name, parts in plan.phases.items()}
-    )
+    return replace(plan, phases={name: {**parts, "reserve": 0} for name, parts in plan.phases.items()})
 
 
 def planned_peaks(case: Case) -> Peaks:
@@ -275,9 +273,7 @@ def main() -> None:
         table = "\n".join([begin, *lines, end])
         text = args.document.read_text(encoding="utf-8")
         pattern = f"{re.escape(begin)}.*{re.escape(end)}"
-        args.document.write_text(
-            re.sub(pattern, lambda _: table, text, flags=re.DOTALL), encoding="utf-8"
-        )
+        args.document.write_text(re.sub(pattern, lambda _: table, text, flags=re.DOTALL), encoding="utf-8")
 
 
 if __name__ == "__main__":

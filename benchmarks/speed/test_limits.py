@@ -42,9 +42,7 @@ def test_a_python_call(benchmark: Any) -> None:
 
 def test_a_numpy_call(benchmark: Any) -> None:
     array = np.zeros(8)
-    measure(
-        benchmark, repeated(lambda: np.add(array, array, out=array)), LIMITS, NUMPY, items=CALLS
-    )
+    measure(benchmark, repeated(lambda: np.add(array, array, out=array)), LIMITS, NUMPY, items=CALLS)
 
 
 def test_decoding(benchmark: Any) -> None:

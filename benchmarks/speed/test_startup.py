@@ -43,9 +43,7 @@ pytestmark = pytest.mark.benchmark(timer=children)
 
 def start(code: str, cache: Path | None = None) -> None:
     environment = {**os.environ} | ({} if cache is None else {"NUMBA_CACHE_DIR": str(cache)})
-    subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, stderr=subprocess.DEVNULL
-    )
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, stderr=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize("row", PROCESSES)

@@ -140,9 +140,7 @@ def test_many_envs_without_copies(benchmark: Any, row: str, count: int) -> None:
     measure(benchmark, work, MANY, name, items=count * PERIOD)
 
 
-@pytest.mark.parametrize(
-    ("copy", "count"), [*((True, n) for n in SIZES[:3]), (False, 64), (False, 1024)]
-)
+@pytest.mark.parametrize(("copy", "count"), [*((True, n) for n in SIZES[:3]), (False, 64), (False, 1024)])
 def test_many_envs_of_gymnasium(benchmark: Any, copy: bool, count: int) -> None:
     arguments = {"copy": copy}
     envs: Any = gym.make_vec("FrozenLake-v1", count, vector_kwargs=arguments, desc=LAKE)
@@ -152,9 +150,7 @@ def test_many_envs_of_gymnasium(benchmark: Any, copy: bool, count: int) -> None:
     measure(benchmark, lambda: envs.step(next(supply)), MANY, row, GYMNASIUM, count)
 
 
-@pytest.mark.parametrize(
-    ("note", "count"), [*(("", n) for n in SIZES), (IN_PLACE, 64), (IN_PLACE, 1024)]
-)
+@pytest.mark.parametrize(("note", "count"), [*(("", n) for n in SIZES), (IN_PLACE, 64), (IN_PLACE, 1024)])
 def test_many_envs_of_envpool(benchmark: Any, note: str, count: int) -> None:
     """Both rows show the same work: envpool has no such option."""
     envpool = pytest.importorskip("envpool")
@@ -186,9 +182,7 @@ def test_many_envs_of_jumanji_in_a_scan(benchmark: Any, note: str) -> None:
 def test_many_envs_with_text(benchmark: Any, size: tuple[int, int], count: int) -> None:
     side, boxes = size
     law = LARGE if side == 10 else {}
-    envs: Any = gym.make_vec(
-        "ragen/Sokoban-v0", num_envs=count, render_mode="ansi", **law, **FOREVER
-    )
+    envs: Any = gym.make_vec("ragen/Sokoban-v0", num_envs=count, render_mode="ansi", **law, **FOREVER)
     envs.reset(seed=0)
     supply = batches(4, count)
 

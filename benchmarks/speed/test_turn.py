@@ -66,9 +66,7 @@ def test_episodes_of_a_vector(benchmark: Any) -> None:
             vector.messages(running)
             vector.play([reply] * len(running), running)
 
-    measure(
-        benchmark, work, TURN, "Sokoban, whole episodes of 5 turns on frozen levels", items=COUNT
-    )
+    measure(benchmark, work, TURN, "Sokoban, whole episodes of 5 turns on frozen levels", items=COUNT)
 
 
 @pytest.mark.parametrize("game", ["Sokoban", "FrozenLake", "Bandit"])

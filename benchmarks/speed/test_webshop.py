@@ -37,9 +37,7 @@ def test_making_a_shop(benchmark: Any, products: int) -> None:
 def test_searching(benchmark: Any, products: int) -> None:
     shop = make_catalogue(products)
     engine, asked = SearchEngine(shop), queries(shop)
-    measure(
-        benchmark, lambda: engine._search(next(asked)), SHOP, f"a search, {products:,} products"
-    )
+    measure(benchmark, lambda: engine._search(next(asked)), SHOP, f"a search, {products:,} products")
 
 
 def test_steps_without_a_search(benchmark: Any) -> None:

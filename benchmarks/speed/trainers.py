@@ -59,9 +59,7 @@ def time_ours(settings: TrainConfig) -> tuple[list[float], list[dict[str, float]
 class GenerateEngine:
     """The engine protocol by ``model.generate``: every turn reads its whole prompt again."""
 
-    def __init__(
-        self, model: Any, stop_token_ids: frozenset[int], pad: int, max_tokens: int
-    ) -> None:
+    def __init__(self, model: Any, stop_token_ids: frozenset[int], pad: int, max_tokens: int) -> None:
         self.model, self.stop_token_ids, self.pad, self.max_tokens = (
             model,
             stop_token_ids,
@@ -185,9 +183,7 @@ def main() -> None:
     whole = config(args.game, args.iterations)
     seconds, rows = time_ours(whole)
     print(f"StarPO trainer, all groups      {rate(seconds)}   {phases(rows)}")
-    part, rows = time_ours(
-        config(args.game, args.iterations, filter={"kind": "std", "ratio": 0.25})
-    )
+    part, rows = time_ours(config(args.game, args.iterations, filter={"kind": "std", "ratio": 0.25}))
     print(f"StarPO trainer, 25% by std      {rate(part)}   {phases(rows)}")
     found, spent = time_trl(whole, args.rollout)
     middle = sorted(spent[1:])[len(spent[1:]) // 2]

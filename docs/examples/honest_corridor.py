@@ -14,9 +14,7 @@ from ragen_envs.game.text import OwnText
 class HonestText(OwnText):
     """Reads "coin at 7" and plans such as "Right to 4, Right to 5"."""
 
-    def claims(
-        self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]
-    ) -> list[Claim]:
+    def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
         claims, player = [], env.player
         for match in re.finditer(r"coin (?:is )?at (\d+)", thought):
             claims.append(made("place coin", match, int(match[1]) == env.coin, f"coin {env.coin}"))

@@ -21,9 +21,7 @@ NAMES = tuple(f"{row}{column}" for row in "ABC" for column in "123")
 def pressed(lamps: bytes, lamp: int) -> bytes:
     """Return the lamps (0 dark, 1 lit) after a press: the lamp and its neighbours change."""
     row, column = divmod(lamp, SIDE)
-    return bytes(
-        lit ^ (abs(i // SIDE - row) + abs(i % SIDE - column) <= 1) for i, lit in enumerate(lamps)
-    )
+    return bytes(lit ^ (abs(i // SIDE - row) + abs(i % SIDE - column) <= 1) for i, lit in enumerate(lamps))
 
 
 @lru_cache(maxsize=512)
@@ -92,7 +90,5 @@ class LightsOutEnv(GameEnv[NDArray[np.int8]]):
         return solution(self.lamps)
 
 
-GAME = GameSpec(
-    "LightsOut", "lights_out:LightsOutEnv", "switch all lamps off", 100, namespace="mine"
-)
+GAME = GameSpec("LightsOut", "lights_out:LightsOutEnv", "switch all lamps off", 100, namespace="mine")
 register_game(GAME)

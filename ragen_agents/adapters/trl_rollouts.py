@@ -18,9 +18,7 @@ from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.conversation.protocol import Message
 from ragen_envs.errors import RagenError
 
-_ONE_ROW: Final = (
-    "GRPOTrainer takes one row of tokens per episode; ragen_agents.starpo.Trainer takes more"
-)
+_ONE_ROW: Final = "GRPOTrainer takes one row of tokens per episode; ragen_agents.starpo.Trainer takes more"
 _CALLS: Final = 1 << 16
 """Calls of one kind, training or evaluation, in one step."""
 _MEMBERS: Final = 1 << 10
@@ -53,9 +51,7 @@ class GameRollouts:
         self._settings = settings
         env = self._make_env()  # refuses unknown ids and settings before the training starts
         if env.settings.history != FULL:
-            raise RagenError(
-                f"history is '{env.settings.history}', but must be '{FULL}': {_ONE_ROW}"
-            )
+            raise RagenError(f"history is '{env.settings.history}', but must be '{FULL}': {_ONE_ROW}")
         self._collector: Collector | None = None
         self._calls: Counter[tuple[int, bool]] = Counter()
 
@@ -108,9 +104,7 @@ class GameRollouts:
     def _seed_of(self, prompt: Sequence[Message]) -> int:
         name, _, seed = str(prompt[-1]["content"]).rpartition(" seed ")
         if name != self.env_id or not seed.isdecimal():
-            raise RagenError(
-                f"prompt is {prompt!r}, but must be a row of dataset() of {self.env_id}"
-            )
+            raise RagenError(f"prompt is {prompt!r}, but must be a row of dataset() of {self.env_id}")
         return int(seed)
 
     def _make_collector(self, trainer: Any, model: Any) -> Collector:

@@ -116,9 +116,7 @@ def _check_adapters(model: Any, plain: Any) -> None:
 
 def probe(model: Any) -> list[int]:
     """Return the fixed prompt of the comparison: tokens of the whole vocabulary."""
-    drawn = np.random.default_rng(0).integers(
-        model.config.get_text_config().vocab_size, size=PROBE_LENGTH
-    )
+    drawn = np.random.default_rng(0).integers(model.config.get_text_config().vocab_size, size=PROBE_LENGTH)
     ids: list[int] = drawn.tolist()
     return ids
 
@@ -132,15 +130,11 @@ def logprobs_of(model: Any, ids: Tensor) -> Tensor:
 @torch.no_grad()
 def probed(model: Any) -> list[float]:
     """Return a model's own log-probabilities of all tokens of `probe` but the first, in nats."""
-    logprobs: list[float] = logprobs_of(
-        model, torch.tensor([probe(model)], device=model.device)
-    ).tolist()
+    logprobs: list[float] = logprobs_of(model, torch.tensor([probe(model)], device=model.device)).tolist()
     return logprobs
 
 
-def check_scores(
-    expected: Sequence[float], scored: Sequence[float], precision: str, version: int
-) -> float:
+def check_scores(expected: Sequence[float], scored: Sequence[float], precision: str, version: int) -> float:
     """Compare an engine's log-probabilities of the probe with those of the model that was sent.
 
     This sees weights under wrong names and a model that computes something else. One small update is lost in
@@ -267,9 +261,7 @@ class ArrivalCheck:
             worker, _, name = key.rpartition(":")
             place = f"{worker}:{place_of(name)}"
             stale[place] &= digest == reported_before.get(key) and digest != _EMPTY
-        return [
-            place for place, same in stale.items() if same and place.rpartition(":")[2] in renewed
-        ]
+        return [place for place, same in stale.items() if same and place.rpartition(":")[2] in renewed]
 
 
 def _different(sent: Digests, reported: Mapping[str, str]) -> list[str]:

@@ -22,9 +22,7 @@ def converted(file: Path) -> Path:
     return make_cached(cached_folder(sha256), partial(convert, file, provenance))
 
 
-def convert(
-    file: Path, provenance: Provenance, scratch: Path, chat_template: str | None = None
-) -> Path:
+def convert(file: Path, provenance: Provenance, scratch: Path, chat_template: str | None = None) -> Path:
     """Write the model folder of a GGUF file, in bfloat16, into a scratch folder and return it."""
     check_packages(str(file))
     _LOG.info("converting %s to a model folder, once", file.name)

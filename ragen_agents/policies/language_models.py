@@ -41,9 +41,7 @@ class LanguageModelPolicy(ABC):
 
     _template: ChatTemplate  # made by each kind of model, which knows what ends its turns
 
-    def __init__(
-        self, source: str | Path, sampling: Sampling, name: str | None, batch_size: int
-    ) -> None:
+    def __init__(self, source: str | Path, sampling: Sampling, name: str | None, batch_size: int) -> None:
         check_model_folder(Path(source))
         self.name = name or Path(source).name
         self.batch_size = batch_size
@@ -60,9 +58,7 @@ class LanguageModelPolicy(ABC):
         """Generate the replies of at most ``batch_size`` requests together."""
         return self.continue_replies(requests, [""] * len(requests))
 
-    def continue_replies(
-        self, requests: Sequence[Request], beginnings: Sequence[str]
-    ) -> list[Reply]:
+    def continue_replies(self, requests: Sequence[Request], beginnings: Sequence[str]) -> list[Reply]:
         """Generate replies that begin with texts; both together have at most ``max_tokens``."""
         prompts = [self._template.prompt(request.messages, request.prefix) for request in requests]
         begun = [self._template.written(text) if text else [] for text in beginnings]
@@ -70,9 +66,7 @@ class LanguageModelPolicy(ABC):
         fits = [i for i, prompt in enumerate(prompts) if len(prompt) + len(begun[i]) <= room]
         replies = [Reply("", len(prompt), 0, overflow=True) for prompt in prompts]
         if fits:
-            written = self._write(
-                [prompts[i] + begun[i] for i in fits], [requests[i].seed for i in fits]
-            )
+            written = self._write([prompts[i] + begun[i] for i in fits], [requests[i].seed for i in fits])
             for i, (sampled, ended) in zip(fits, written, strict=True):
                 ids = (begun[i] + sampled)[: self.sampling.max_tokens]
                 stopped = ended and len(ids) == len(begun[i]) + len(sampled)
@@ -170,9 +164,7 @@ class TransformersPolicy(LanguageModelPolicy):
         self.batch_size = count
         self.release()
         torch.cuda.empty_cache()
-        _LOG.warning(
-            "out of memory; %s generates %d replies at a time from now on", self.name, count
-        )
+        _LOG.warning("out of memory; %s generates %d replies at a time from now on", self.name, count)
 
     def release(self) -> None:
         """Release the keys and values of the conversations."""
@@ -231,10 +223,7 @@ class VllmPolicy(LanguageModelPolicy):
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
         pairs = enumerate(zip(prompts, seeds, strict=True))
         self._engine.submit(
-            [
-                TokenRequest(i, prompt, seed, self.sampling.temperature)
-                for i, (prompt, seed) in pairs
-            ]
+            [TokenRequest(i, prompt, seed, self.sampling.temperature) for i, (prompt, seed) in pairs]
         )
         completions: dict[int, Completion] = {}
         while done := self._engine.poll():

@@ -61,9 +61,7 @@ class PythonPolicy:
         if not isinstance(reply, Reply):
             raise TypeError(f"the reply is {answer!r:.80}, but must be a str or a Reply")
         if (length := len(reply.text) + len(reply.reasoning or "")) > MAX_CHARACTERS:
-            raise ValueError(
-                f"the reply has {length:,} characters, but may have at most {MAX_CHARACTERS:,}"
-            )
+            raise ValueError(f"the reply has {length:,} characters, but may have at most {MAX_CHARACTERS:,}")
         return reply
 
     async def _asked(self, request: Request) -> str | Reply:
@@ -79,9 +77,7 @@ class PythonPolicy:
         except Exception as error:
             if not self._has_warned:
                 self._has_warned = True
-                _LOG.warning(
-                    "an exception in %s; further ones are only counted", self.name, exc_info=True
-                )
+                _LOG.warning("an exception in %s; further ones are only counted", self.name, exc_info=True)
             if isinstance(error, RagenError):  # from a policy it would stop the run
                 raise RuntimeError(f"the agent raised {error!r}") from error
             raise
@@ -103,9 +99,7 @@ def load_agent(agent: str, concurrency: int) -> PythonPolicy:
         agent_object: Any = getattr(importlib.import_module(module), name)
         function = function_of(agent_object)
     except (Exception, SystemExit) as error:
-        raise RagenError(
-            f"agent '{agent}' cannot be made: {type(error).__name__}: {error}"
-        ) from error
+        raise RagenError(f"agent '{agent}' cannot be made: {type(error).__name__}: {error}") from error
     return wrap_agent(agent, function, concurrency)
 
 
@@ -120,8 +114,7 @@ def wrap_agent(name: str, function: Any, concurrency: int) -> PythonPolicy:
     """Return a function of a request as a policy."""
     if not callable(function):
         raise RagenError(
-            f"agent '{name}' must be a class with the method reply(self, request), or a function of a "
-            "request"
+            f"agent '{name}' must be a class with the method reply(self, request), or a function of a request"
         )
     if not takes(function, 1):
         shown = getattr(function, "__name__", type(function).__name__)

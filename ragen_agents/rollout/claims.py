@@ -51,9 +51,7 @@ class CheckedThought(NamedTuple):
             measures["per_thought"] = float(decided)
         measures |= {name: sum(values) / len(values) for name, values in kinds.items()}
         measures |= {
-            f"move_{n + 1}": float(move.true)
-            for n, move in enumerate(moves[:MOVES])
-            if move.true is not None
+            f"move_{n + 1}": float(move.true) for n, move in enumerate(moves[:MOVES]) if move.true is not None
         }
         if moves:
             measures["plan"] = float(tuple(move.action for move in moves) == self.actions)

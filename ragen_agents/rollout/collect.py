@@ -134,9 +134,7 @@ class Collector:
             )
         self._envs.append(env)
 
-    def _begin(
-        self, env: ConversationWrapper, spec: GroupSpec, member: int, noise: int
-    ) -> Trajectory:
+    def _begin(self, env: ConversationWrapper, spec: GroupSpec, member: int, noise: int) -> Trajectory:
         try:
             env.reset(**_reset_arguments(spec.options, noise))
             return begun(self.codec, env, spec.group, member)
@@ -147,9 +145,7 @@ class Collector:
             failed.end, failed.error = EndReason.ERROR, describe_error(error)
             return failed
 
-    def _open(
-        self, trajectories: list[Trajectory], openings: Sequence[tuple[list[int], ...]]
-    ) -> None:
+    def _open(self, trajectories: list[Trajectory], openings: Sequence[tuple[list[int], ...]]) -> None:
         """Play the replies with which the trajectories begin."""
         games = ConversationVector(self._envs)
         for turn in range(max(map(len, openings), default=0)):
@@ -163,9 +159,7 @@ class Collector:
     def _given(self, key: int, ids: list[int]) -> Completion:
         """Return a reply that the model did not just write."""
         closed = bool(ids) and ids[-1] in self.codec.stop_token_ids
-        return Completion(
-            key, ids, [0.0] * len(ids), "stop" if closed else "length", self.engine.version
-        )
+        return Completion(key, ids, [0.0] * len(ids), "stop" if closed else "length", self.engine.version)
 
     def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
         games = ConversationVector(self._envs)
@@ -249,9 +243,7 @@ def _check(completions: Sequence[Completion], waiting: set[int]) -> None:
     """Check that an engine, perhaps the user's, returned what it was asked for."""
     for key, ids, logprobs in ((c.key, c.ids, c.logprobs) for c in completions):
         if key not in waiting:
-            raise RagenError(
-                f"the engine returned a completion for the key {key}, which is not open"
-            )
+            raise RagenError(f"the engine returned a completion for the key {key}, which is not open")
         waiting.remove(key)
         if logprobs is None:
             continue

@@ -33,9 +33,7 @@ def longest_conversation(env: ConversationWrapper, codec: ChatCodec, max_tokens:
     kept = {"full": settings.max_turns, "last": settings.history_turns, "none": 0}
     earlier = min(kept[settings.history], settings.max_turns - 1)
     follow_up = _bound(follow_ups or firsts) + _FEEDBACK
-    shifted = (
-        0 if settings.history == FULL else follow_up
-    )  # it may stand where the first message did
+    shifted = 0 if settings.history == FULL else follow_up  # it may stand where the first message did
     return _bound(firsts) + shifted + max_tokens + earlier * (follow_up + max_tokens)
 
 

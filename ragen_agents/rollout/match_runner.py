@@ -156,9 +156,7 @@ class MatchRunner:
             return None
         return reply
 
-    def _record(
-        self, number: int, user: str, reply: Reply, result: TurnResult, seconds: float
-    ) -> None:
+    def _record(self, number: int, user: str, reply: Reply, result: TurnResult, seconds: float) -> None:
         state, names = self._seats[number], self.env.seats[number].names
         state.turns.append(record_turn(user, (), reply, result, names, seconds))
         state.end = result.end
@@ -216,9 +214,7 @@ async def _play_out(
     going: Sequence[MatchRunner], policies: Mapping[str, Policy | AsyncPolicy], keep: Keep
 ) -> None:
     while going:
-        asked = [
-            _SeatRequest(m, seat, request) for m in going for seat, request in m.requests().items()
-        ]
+        asked = [_SeatRequest(m, seat, request) for m in going for seat, request in m.requests().items()]
         answers = await _ask_all(asked, policies)
         for match in going:
             match.play(answers[id(match)])

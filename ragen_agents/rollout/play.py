@@ -141,9 +141,7 @@ async def _play(spec: EpisodeSpec, policy: AsyncPolicy, run_seed: int) -> Episod
     return runner.record(policy.name)
 
 
-async def _write(
-    ended: asyncio.Queue[Episode | None], keep: Keep, disk: ThreadPoolExecutor
-) -> None:
+async def _write(ended: asyncio.Queue[Episode | None], keep: Keep, disk: ThreadPoolExecutor) -> None:
     """Keep what has ended, all that is there at once, until a None comes."""
     while (first := await ended.get()) is not None:
         batch = [first, *_take_all(ended)]

@@ -40,9 +40,7 @@ def read_lines(path: Path, *names: str) -> list[dict[str, Any]]:
         except ValueError as error:
             raise RagenError(f"{path} line {number} is corrupt: {error}") from error
         if not isinstance(mapping, dict) or not mapping.keys() >= set(names):
-            raise RagenError(
-                f"{path} line {number} is corrupt: it must be a mapping with {', '.join(names)}"
-            )
+            raise RagenError(f"{path} line {number} is corrupt: it must be a mapping with {', '.join(names)}")
         mappings.append(mapping)
     return mappings
 

@@ -80,9 +80,7 @@ def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
         raise RagenError(f"{what} has more than {MAX_CHARACTERS} characters")
     try:
         if not aliases and any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise RagenError(
-                f"{what} has YAML aliases, which are not allowed in the files of a run"
-            )
+            raise RagenError(f"{what} has YAML aliases, which are not allowed in the files of a run")
         data = yaml.load(text, Loader=_Loader)
         check_depth(data, what)
         return data

@@ -22,9 +22,7 @@ class Callback:
     def on_train_begin(self, trainer: "Trainer") -> None:
         """Run once before the first iteration, after a checkpoint was loaded."""
 
-    def on_rollout_end(
-        self, trainer: "Trainer", iteration: int, trajectories: Sequence[Trajectory]
-    ) -> None:
+    def on_rollout_end(self, trainer: "Trainer", iteration: int, trajectories: Sequence[Trajectory]) -> None:
         """Run after the rollouts of an iteration, counted from 1, before they are filtered."""
 
     def on_evaluate(self, trainer: "Trainer", iteration: int, metrics: dict[str, float]) -> None:

@@ -38,9 +38,7 @@ AggregationName = Annotated[str, AfterValidator(AGGREGATIONS.check), _names(AGGR
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Rollout(_Section):
@@ -411,9 +409,7 @@ class TrainConfig(_Section):
         if self.loss.kl == "reward" and self.loss.kl_estimator != "k1":
             raise ValueError("loss.kl_estimator must be k1 where loss.kl=reward")
         if self.loss.kl == "loss" and self.loss.kl_estimator == "k1":
-            raise ValueError(
-                "loss.kl_estimator k1 has no gradient of its own as a loss; use k2 or k3"
-            )
+            raise ValueError("loss.kl_estimator k1 has no gradient of its own as a loss; use k2 or k3")
         return self
 
     @model_validator(mode="after")
@@ -429,9 +425,7 @@ def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
         ValueError: They cannot; the message names the setting, after the prefix.
     """
     if settings.get("observation") == IMAGE:
-        raise ValueError(
-            f"{prefix}observation is image, but training takes text: {', '.join(FORMATS)}"
-        )
+        raise ValueError(f"{prefix}observation is image, but training takes text: {', '.join(FORMATS)}")
     if "split" in settings:
         raise ValueError(
             f"{prefix}split is {settings['split']!r:.40}, but training always uses the training split; leave "

@@ -78,9 +78,7 @@ def _if_set(name: str, *values: object) -> Reason:
 def _unbounded_below(config: TrainConfig) -> str | None:
     loss = config.loss
     unbounded = loss.policy_loss == "cispo" and not loss.params.get("lower")
-    return (
-        f"loss.policy_loss={loss.policy_loss}" if unbounded or loss.policy_loss == "gpg" else None
-    )
+    return f"loss.policy_loss={loss.policy_loss}" if unbounded or loss.policy_loss == "gpg" else None
 
 
 def _reads_no_returns(config: TrainConfig) -> str | None:

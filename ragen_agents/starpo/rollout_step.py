@@ -49,9 +49,7 @@ def filtered_returns(config: TrainConfig, trajectories: Sequence[Trajectory]) ->
     return group_returns(trajectories, game_only=game_only)
 
 
-def filter_groups(
-    config: TrainConfig, trajectories: Sequence[Trajectory], iteration: int
-) -> list[int]:
+def filter_groups(config: TrainConfig, trajectories: Sequence[Trajectory], iteration: int) -> list[int]:
     """Return the numbers of the groups that the config's filter keeps, of the iteration counted from 0."""
     group_filter = config.filter
     seed = new_stream("filter", str(config.seed), iteration)
@@ -149,8 +147,6 @@ class Evaluator:
         means = rollout_metrics(trajectories)
         metrics = {key: means[name] for key, name in zip(EVALUATED, _NAMES, strict=True)}
         metrics |= {
-            f"validation/{name}": share
-            for name, share in means.items()
-            if name.startswith("claims/")
+            f"validation/{name}": share for name, share in means.items() if name.startswith("claims/")
         }
         return metrics, trajectories

@@ -141,9 +141,7 @@ class Trainer:
                 config, policy, reference, self.accelerator,
                 only_writes=engine is None and config.engine == "vllm-server",
             )  # fmt: skip
-        self.codec = ChatCodec(
-            self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer)
-        )
+        self.codec = ChatCodec(self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer))
         self._own_context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         self._context = self._own_context
         if engine is None:
@@ -429,9 +427,7 @@ class Trainer:
                 metrics |= probe_gradients(config, self.learner, candidates, self.codec.pad)
         return metrics
 
-    def _count_empty(
-        self, journal: Journal, any_chosen: bool, trajectories: list[Trajectory]
-    ) -> None:
+    def _count_empty(self, journal: Journal, any_chosen: bool, trajectories: list[Trajectory]) -> None:
         """Stop a run that has had nothing to learn from for too long, unless all is learned."""
         solved = all(t.success for t in trajectories)
         empty = 0 if any_chosen or solved else self.state.progress.empty + 1

@@ -86,8 +86,7 @@ def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
 
 def _is_held_out(first: str, second: str) -> bool:
     return any(
-        (first in names.safe and second in names.risky)
-        or (second in names.safe and first in names.risky)
+        (first in names.safe and second in names.risky) or (second in names.safe and first in names.risky)
         for names in (arm_names()[split] for split in (VALIDATION, TEST))
     )
 
@@ -215,9 +214,7 @@ def _choose_sokoban(
     return actions
 
 
-def _choose_lake(
-    env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int
-) -> list[int]:
+def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int) -> list[int]:
     game = env.unwrapped
     assert isinstance(game, FrozenLakeEnv)
     if game.success_rate < 1:
@@ -233,9 +230,7 @@ def _choose_lake(
     return actions
 
 
-def _choose_arm(
-    env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int
-) -> list[int]:
+def _choose_arm(env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int) -> list[int]:
     """Pull either arm, whatever the noise, with a slight lean to the safe-sounding one."""
     del noise, limit
     game = env.unwrapped
@@ -244,17 +239,13 @@ def _choose_arm(
     return [safe if rng.random() < SAFE_LEAN else 1 - safe]
 
 
-def _choose_turns(
-    env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int
-) -> list[int]:
+def _choose_turns(env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int) -> list[int]:
     """Follow a shortest solution of the cube, without seeing where a random turn leads."""
     plan = env.oracle().actions[:limit] or (int(rng.integers(len(env.names))),)
     return [int(rng.integers(len(env.names))) if rng.random() < noise else a for a in plan]
 
 
-_CHOICES: Final[
-    dict[type, Callable[[ConversationWrapper, np.random.Generator, float, int], list[int]]]
-] = {
+_CHOICES: Final[dict[type, Callable[[ConversationWrapper, np.random.Generator, float, int], list[int]]]] = {
     SokobanEnv: _choose_sokoban,
     FrozenLakeEnv: _choose_lake,
     BanditEnv: _choose_arm,

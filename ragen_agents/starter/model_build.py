@@ -228,9 +228,7 @@ def _run_pass(pool: Pool, passes: Passes, recipe: Recipe, number: int, started: 
     if number:
         tokenizer = passes.tokenizer()
     else:
-        tokenizer = build_tokenizer(
-            tokenizer_texts([each.chat for each in shown[:_TOKENIZER_CHATS]])
-        )
+        tokenizer = build_tokenizer(tokenizer_texts([each.chat for each in shown[:_TOKENIZER_CHATS]]))
     set_seed(recipe.seed)
     model = new_model(recipe, tokenizer)
     if number:
@@ -254,9 +252,7 @@ def _mean(states: Sequence[Weights]) -> Weights:
 class _Trainer(Trainer):
     """Computes logits of the learned tokens alone, which are half of them."""
 
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> torch.Tensor:
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         del args, kwargs
         targets = inputs["labels"][:, 1:]
         hidden = model.model(input_ids=inputs["input_ids"]).last_hidden_state[:, :-1]
@@ -268,16 +264,12 @@ def _collate(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
     """Pad on the right, where a causal model needs no attention mask."""
     paddings = {"input_ids": 0, "labels": IGNORED}
     return {
-        key: pad_sequence(
-            [torch.tensor(row[key]) for row in rows], batch_first=True, padding_value=padding
-        )
+        key: pad_sequence([torch.tensor(row[key]) for row in rows], batch_first=True, padding_value=padding)
         for key, padding in paddings.items()
     }
 
 
-def train(
-    model: Qwen2ForCausalLM, encoded: list[dict[str, list[int]]], recipe: Recipe, number: int
-) -> None:
+def train(model: Qwen2ForCausalLM, encoded: list[dict[str, list[int]]], recipe: Recipe, number: int) -> None:
     """Train the model in place on one stage."""
     # A list serves as a dataset, which the annotation does not say.
     data: Any = encoded
@@ -309,9 +301,7 @@ def _arguments(recipe: Recipe, number: int, folder: str) -> TrainingArguments:
     )
 
 
-def _write(
-    folder: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: Recipe
-) -> None:
+def _write(folder: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> None:
     with new_folder(folder) as new:
         as_llama(model).save_pretrained(new)
         tokenizer.chat_template = CHAT_TEMPLATE

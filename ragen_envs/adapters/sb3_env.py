@@ -37,13 +37,9 @@ class GameVecEnv(VecEnv):
                 f"env_id is {env_id!r}, but must be a game with a compiled vector env, such as "
                 "'ragen/Sokoban-v0'; stable-baselines3's make_vec_env takes the other numeric games"
             )
-        self.vector = gym.make_vec(
-            env_id, num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **settings
-        )
+        self.vector = gym.make_vec(env_id, num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **settings)
         self.render_mode = self.vector.render_mode
-        super().__init__(
-            num_envs, self.vector.single_observation_space, self.vector.single_action_space
-        )
+        super().__init__(num_envs, self.vector.single_observation_space, self.vector.single_action_space)
 
     def reset(self) -> NDArray[Any]:
         """Start an episode in every copy, with the seeds and options that were set."""
@@ -103,9 +99,7 @@ def _joined(options: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = options[0]
     if all(each == first for each in options):
         return first
-    if any(
-        each.keys() != first.keys() or each.get("split") != first.get("split") for each in options
-    ):
+    if any(each.keys() != first.keys() or each.get("split") != first.get("split") for each in options):
         raise InstanceError(
             "the options of the copies must have the same names and the same split; "
             "only the values of index and noise may differ"

@@ -27,9 +27,7 @@ class GameTools:
 
     def __init__(self, env_id: str, **settings: Any) -> None:
         if settings.get("think_prefix"):
-            raise RagenError(
-                "think_prefix is true, but must be false: a tool call holds no thought"
-            )
+            raise RagenError("think_prefix is true, but must be false: a tool call holds no thought")
         self._env = make_text_only(env_id, **{**settings, "think": False})
         if self._env.settings.demonstrations:
             raise RagenError(

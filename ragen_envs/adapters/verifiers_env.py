@@ -115,9 +115,7 @@ class RagenEnv(vf.Env[RagenEnvConfig]):
         interaction.trace.record_metric("success", float(bool(env.success)))
 
 
-def _open(
-    game: str, split: str, index: int, settings: dict[str, Any], noise: int
-) -> ConversationWrapper:
+def _open(game: str, split: str, index: int, settings: dict[str, Any], noise: int) -> ConversationWrapper:
     env = make_text_only(game, **settings)
     check_whole_history(env)
     env.reset(options={"split": split, "index": index, "noise": noise})

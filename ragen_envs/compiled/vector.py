@@ -71,9 +71,7 @@ class _ResetOptions:
 
 
 # Rewards, flags, terminations, truncations, infos; all of type bool is in the memory of the flags.
-_Results = tuple[
-    NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-]
+_Results = tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
 
 class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -135,9 +133,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.single = self.game(render_mode=render_mode, **settings)
         if self.single.orientation:
-            raise RagenError(
-                "orientation is for single envs; a vector env plays levels as they are"
-            )
+            raise RagenError("orientation is for single envs; a vector env plays levels as they are")
         self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         self._disabled = self.autoreset_mode is AutoresetMode.DISABLED
         self.metadata = {**self.single.metadata, "autoreset_mode": self.autoreset_mode}
@@ -258,9 +254,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._waiting = bool((self._state[PHASE] == ENDED).any())
         return Rollout(self._observe(), rewards, *ends)
 
-    def _rollout_arrays(
-        self, shape: tuple[int, ...]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def _rollout_arrays(self, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         kept = self._rolled
         if kept is None or kept[0].shape != shape:
             kept = np.empty(shape), np.empty((len(RECORDED), *shape), _BOOL)
@@ -439,9 +433,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Make the views of the buffers; games with further views extend it, ``_observations`` first."""
         self._streams = self._state[STREAM]
         self._everywhere.flags.writeable = False
-        self._masks = {
-            key: self._everywhere for _, name in self._shown_flags for key in (name, f"_{name}")
-        }
+        self._masks = {key: self._everywhere for _, name in self._shown_flags for key in (name, f"_{name}")}
         self._rolled = None
         self._shown = read_only(self._observations)
         self._kept = None if self.copy else self._fresh_results()
@@ -538,8 +530,7 @@ def _read_actions(actions: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
     array = np.asarray(actions)
     if array.shape != shape or array.dtype.kind not in "iu":
         raise RagenError(
-            f"actions have the shape {array.shape} and the type {array.dtype}, but must be "
-            f"{shape} integers"
+            f"actions have the shape {array.shape} and the type {array.dtype}, but must be {shape} integers"
         )
     return np.ascontiguousarray(array, np.int64)
 

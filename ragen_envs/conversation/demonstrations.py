@@ -135,9 +135,7 @@ def _fewest(game: GameEnv[Any], openings: Counter[Action]) -> int:
     return min(openings[action] for action in range(len(game.text.actions(game))))
 
 
-def _answer(
-    game: GameEnv[Any], settings: ConversationSettings
-) -> tuple[WorkedExample, Action] | None:
+def _answer(game: GameEnv[Any], settings: ConversationSettings) -> tuple[WorkedExample, Action] | None:
     """Return the example of the game's level and its first action, or None if no action helps.
 
     The example lacks its picture, which takes long to draw.

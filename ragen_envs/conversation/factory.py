@@ -78,9 +78,7 @@ def _make(game: str, keywords: Mapping[str, Any]) -> ConversationWrapper:
     spec = _find_spec(game)
     base = game_of(game)
     if base is not None:
-        raise RagenError(
-            f"{game} is a conversation already; register the new text id for its game, {base}"
-        )
+        raise RagenError(f"{game} is a conversation already; register the new text id for its game, {base}")
     settings = {name: value for name, value in keywords.items() if name in SETTING_NAMES}
     others = {name: value for name, value in keywords.items() if name not in SETTING_NAMES}
     creator = _creator(spec)
@@ -164,7 +162,5 @@ def _create(
     except (RagenError, ImportError, MemoryError):
         raise
     except Exception as error:
-        raise RagenError(
-            f"{spec.id} cannot be made: {type(error).__name__}: {first_line(error)}"
-        ) from error
+        raise RagenError(f"{spec.id} cannot be made: {type(error).__name__}: {first_line(error)}") from error
     return env

@@ -54,9 +54,7 @@ _THINK_CLOSE: Final = re.compile(_tag("/think"), re.IGNORECASE)
 _ANSWER_OPEN: Final = re.compile(_tag("answer"), re.IGNORECASE)
 _ANSWER_CLOSE: Final = re.compile(_tag("/answer"), re.IGNORECASE)
 _STARTS_WITH_THINK: Final = re.compile(rf"[\s{INVISIBLE}]*{_tag('think')}", re.IGNORECASE)
-_PLAIN: Final = re.compile(
-    "[^<]*<think>([^<]*)</think>[^<]*<answer>([^<]*)</answer>[^<]*", re.IGNORECASE
-)
+_PLAIN: Final = re.compile("[^<]*<think>([^<]*)</think>[^<]*<answer>([^<]*)</answer>[^<]*", re.IGNORECASE)
 """An ASCII reply with these four tags and no other; this form is the usual one, and is read faster."""
 
 _OBJECT: Final = re.compile(
@@ -139,18 +137,14 @@ def _in_order(kind: type[_Name], names: set[_Name]) -> tuple[_Name, ...]:
     return tuple(name for name in kind if name in names) if names else ()
 
 
-def _search(
-    tag: re.Pattern[str], text: str, start: int, soft: set[SoftDefect]
-) -> re.Match[str] | None:
+def _search(tag: re.Pattern[str], text: str, start: int, soft: set[SoftDefect]) -> re.Match[str] | None:
     match = tag.search(text, start)
     if match is not None and not match.group().isascii():
         soft.add(SoftDefect.UNUSUAL_CHARACTERS)
     return match
 
 
-def _split_thought(
-    reply: str, think: bool, defects: set[Defect], soft: set[SoftDefect]
-) -> tuple[str, str]:
+def _split_thought(reply: str, think: bool, defects: set[Defect], soft: set[SoftDefect]) -> tuple[str, str]:
     """Return the thought and the text in which the answer is looked for."""
     opening = _search(_THINK_OPEN, reply, 0, soft)
     answer = _ANSWER_OPEN.search(reply)

@@ -40,9 +40,7 @@ def system_prompt(
     return "\n".join([start, _reply_format(settings, lines), _invalid_reply(settings, in_words)])
 
 
-def introduction(
-    rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings
-) -> str:
+def introduction(rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings) -> str:
     """Return the rules, the legend of the symbols in use, the actions and the limits."""
     lines = [rules]
     if legend and settings.observation not in (COORDINATES, IMAGE):

@@ -73,9 +73,7 @@ class ConversationSettings:
         if isinstance(self.symbols, Mapping):  # what is remembered by settings must not change
             self._set("symbols", dict(self.symbols))
         if not isinstance(self.action_names, Mapping):
-            raise RagenError(
-                f"action_names is {self.action_names!r}, but must be a mapping of names"
-            )
+            raise RagenError(f"action_names is {self.action_names!r}, but must be a mapping of names")
         self._set("action_names", dict(self.action_names))
         for name in ("think", "think_prefix", "claims"):
             value = getattr(self, name)
@@ -145,9 +143,9 @@ def resolve_symbols(
             f"symbols has the cells {', '.join(map(str, symbols))}, but must have {', '.join(wanted)}"
         )
     signs = list(symbols.values())
-    if any(
-        not isinstance(s, str) or len(s) != 1 or s.isspace() or not s.isprintable() for s in signs
-    ) or len(set(signs)) != len(signs):
+    if any(not isinstance(s, str) or len(s) != 1 or s.isspace() or not s.isprintable() for s in signs) or len(
+        set(signs)
+    ) != len(signs):
         raise RagenError(f"symbols is {dict(symbols)!r}, but each must be its own single character")
     return dict(symbols)
 

@@ -146,9 +146,7 @@ class TextWrapper(GameEnv[str]):
         return float(reward), ended, ended or not data_equivalence(before, self._observation, True)
 
     def _see(self, observation: Any) -> None:
-        self._observation = copy.deepcopy(
-            observation
-        )  # an environment may return the same array again
+        self._observation = copy.deepcopy(observation)  # an environment may return the same array again
         self._text = self._describe(observation)
         if not isinstance(self._text, str):
             raise RagenError(f"describe returned {self._text!r:.80}, but must return a text")
@@ -292,9 +290,7 @@ def _named_parts(space: spaces.Space[Any], actions: Any, doc: Docstring) -> list
 def _different(names: Any) -> int:
     """Count the different names, or -1 if it is no list of names."""
     is_list = isinstance(names, Sequence) and all(isinstance(name, str) and name for name in names)
-    return (
-        len({name.casefold() for name in names}) if is_list and not isinstance(names, str) else -1
-    )
+    return len({name.casefold() for name in names}) if is_list and not isinstance(names, str) else -1
 
 
 def _range(names: Sequence[str]) -> str:

@@ -47,9 +47,7 @@ _ARROW_BETWEEN: Final = re.compile("[→➡]")
 _NEVER: Final = "(?!)"
 
 
-def usual_actions(
-    answer: str, names: Sequence[str], actions_per_turn: int
-) -> tuple[int, ...] | None:
+def usual_actions(answer: str, names: Sequence[str], actions_per_turn: int) -> tuple[int, ...] | None:
     """Return the actions of an answer without any defect; arguments as of ``read_actions``."""
     read = _read_short if len(answer) <= _SHORT else _read_names
     actions = read(answer, tuple(names))

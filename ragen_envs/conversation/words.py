@@ -107,9 +107,7 @@ def _run_list(game: WordGameEnv, text: str) -> _Run | None:
             own = game if game.has_fixed_legality else copy.deepcopy(game)
             run = _Run([], set(departures), own, False)
             for piece in pieces:
-                action, reason = (
-                    (piece, "") if run.ended else _legal_form(run.game, piece, run.soft)
-                )
+                action, reason = (piece, "") if run.ended else _legal_form(run.game, piece, run.soft)
                 if reason:
                     break
                 run.actions.append(action)

@@ -70,8 +70,7 @@ def _check_env(env: gym.Env[Any, Any], settings: ConversationSettings) -> None:
         )
     if settings.observation == IMAGE and env.render_mode != "rgb_array":
         raise RagenError(
-            f"observation is 'image', but {env} has the render mode {env.render_mode!r}; it must be "
-            "rgb_array"
+            f"observation is 'image', but {env} has the render mode {env.render_mode!r}; it must be rgb_array"
         )
 
 
@@ -205,9 +204,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         ran = action_texts(self.names, executed)
         reward = sum(rewards) + penalty
         reason = self._reason(parsed)
-        feedback = prompt.feedback(
-            ran, effective, parsed.defects, reward, settings, reason, self._lines
-        )
+        feedback = prompt.feedback(ran, effective, parsed.defects, reward, settings, reason, self._lines)
         self.user = self._next_text(feedback)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 
@@ -235,9 +232,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 return 0.0
             if not isinstance(game, GameEnv):
                 return None
-            return self._ask(
-                "turn_value", lambda: game.turn_value(self._allowed(parsed), self.budget)
-            )
+            return self._ask("turn_value", lambda: game.turn_value(self._allowed(parsed), self.budget))
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
         self.check(reply)

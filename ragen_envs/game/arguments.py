@@ -32,9 +32,7 @@ def read_sides(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
     """Return (height, width) of one or two integers from ``low`` to ``high``, or raise `RagenError`."""
     pair = tuple(value) if isinstance(value, Sequence) else (value, value)
     if len(pair) != 2 or not all(_is_count(side, low, high) for side in pair):
-        raise RagenError(
-            f"{name} is {value!r}, but must be one or two integers from {low} to {high}"
-        )
+        raise RagenError(f"{name} is {value!r}, but must be one or two integers from {low} to {high}")
     return int(pair[0]), int(pair[1])
 
 

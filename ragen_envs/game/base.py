@@ -170,9 +170,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     def _read_options(self, given: dict[str, Any]) -> tuple[str, int | None, int]:
         for name in given:
             if name not in _OPTIONS:
-                raise InstanceError(
-                    f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}"
-                )
+                raise InstanceError(f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}")
         split = read_split(given.get("split", self.split))
         noise = read_count("noise", given.get("noise", 0), 0)
         index = given.get("index")
@@ -203,9 +201,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if not levels:
             return None
         if index >= len(levels):
-            whose = (
-                "levels has" if self._levels else f"split '{split}' of '{self.distribution}' has"
-            )
+            whose = "levels has" if self._levels else f"split '{split}' of '{self.distribution}' has"
             raise InstanceError(f"index is {index}, but {whose} instances 0 to {len(levels) - 1}")
         chosen = levels[index]
         return chosen if isinstance(chosen, str) else str(chosen.level)

@@ -55,9 +55,7 @@ class Claim(NamedTuple):
 class ClaimingFace(Protocol):
     """A text face that can also check thoughts."""
 
-    def claims(
-        self, env: Any, thought: str, executed: Sequence[Any], names: tuple[str, ...]
-    ) -> list[Claim]:
+    def claims(self, env: Any, thought: str, executed: Sequence[Any], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims of a thought, in any order.
 
         Args:
@@ -191,8 +189,7 @@ def count_predicted(claims: Sequence[Claim], executed: Sequence[Action]) -> int:
     """Count the executed actions that have a true outcome in the thought, at their place in its plan."""
     moves = [claim for claim in claims if claim.kind == MOVE]
     return sum(
-        bool(claim.true) and claim.action == action
-        for claim, action in zip(moves, executed, strict=False)
+        bool(claim.true) and claim.action == action for claim, action in zip(moves, executed, strict=False)
     )
 
 

@@ -86,9 +86,7 @@ def read_orientation(orientation: Any, height: int, width: int, own_levels: bool
         RagenError: It is no number from 0 to 7, or would change the sides of drawn levels.
     """
     if read_count("orientation", orientation, 0, 7) & 1 and height != width and not own_levels:
-        raise RagenError(
-            f"orientation is {orientation}, but only square levels can make quarter turns"
-        )
+        raise RagenError(f"orientation is {orientation}, but only square levels can make quarter turns")
     return int(orientation)
 
 

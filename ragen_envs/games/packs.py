@@ -134,9 +134,7 @@ def build() -> dict[str, bytes]:
 def main() -> int:
     """Write the packs, or compare them with ``--check``; 1 if a file differs."""
     parser = argparse.ArgumentParser(description="Make the frozen packs.")
-    parser.add_argument(
-        "--check", action="store_true", help="compare with the files, write nothing"
-    )
+    parser.add_argument("--check", action="store_true", help="compare with the files, write nothing")
     check = parser.parse_args().check
     logging.basicConfig(format="%(message)s")
     _LOG.setLevel(logging.INFO)

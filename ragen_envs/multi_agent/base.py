@@ -70,9 +70,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     _origin: tuple[str, int | None, int] | None = None
     """Split, seed and noise of the episode; None before the first reset."""
 
-    def __init__(
-        self, players: int, max_cycles: int | None, split: str, render_mode: str | None
-    ) -> None:
+    def __init__(self, players: int, max_cycles: int | None, split: str, render_mode: str | None) -> None:
         self.players = players
         self.max_cycles = None if max_cycles is None else read_count("max_cycles", max_cycles, 1)
         self.split = read_split(split)

@@ -66,9 +66,7 @@ class MultiAgentBoardEnv(MultiAgentEnv):
         from ragen_envs.pictures.font import write
         from ragen_envs.pictures.tiles import TILE
 
-        picture = tiles.render(
-            np.frombuffer(bytes(board), np.uint8).reshape(self.height, self.width)
-        )
+        picture = tiles.render(np.frombuffer(bytes(board), np.uint8).reshape(self.height, self.width))
         for seat, cell in enumerate(players):
             row, column = divmod(cell, self.width)
             line, place = divmod(players[:seat].count(cell), _MARKS_IN_A_ROW)
@@ -97,12 +95,8 @@ def decode_places(places: Sequence[str], height: int, width: int) -> list[int]:
     cells = []
     for place in places:
         row, _, column = place.partition(":")
-        if not (
-            row.isdecimal() and column.isdecimal() and int(row) < height and int(column) < width
-        ):
-            raise InstanceError(
-                f"place {place!r} must be row:column on a board of {height}x{width}"
-            )
+        if not (row.isdecimal() and column.isdecimal() and int(row) < height and int(column) < width):
+            raise InstanceError(f"place {place!r} must be row:column on a board of {height}x{width}")
         cells.append(int(row) * width + int(column))
     if len(set(cells)) < len(cells):
         raise InstanceError(f"places {' '.join(places)} must differ")

@@ -42,9 +42,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
             agent: spaces.Dict(observation=game.observation_space(agent), text=FreeText(MAX_TEXT))
             for agent in self.possible_agents
         }
-        self.action_spaces = {
-            agent: FreeText(MAX_REPLY_CHARACTERS) for agent in self.possible_agents
-        }
+        self.action_spaces = {agent: FreeText(MAX_REPLY_CHARACTERS) for agent in self.possible_agents}
 
     @property
     def agents(self) -> list[str]:
@@ -105,8 +103,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
     ) -> tuple[Step, dict[str, TurnResult]]:
         seats = {agent: self.seats[self.game.seat_of(agent)] for agent in self.agents}
         parsed = {
-            agent: seat.read(replies[agent], truncated.get(agent, False))
-            for agent, seat in seats.items()
+            agent: seat.read(replies[agent], truncated.get(agent, False)) for agent, seat in seats.items()
         }
         nothing = len(self.game.names) - 1
         choices = {agent: seat.choice(parsed[agent]) for agent, seat in seats.items()}

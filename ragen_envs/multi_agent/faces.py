@@ -11,9 +11,7 @@ from ragen_envs.multi_agent.conversation import MultiAgentConversation
 from ragen_envs.multi_agent.seat import SEAT_SETTINGS, read_settings
 
 
-def parallel_face(
-    game: type[MultiAgentEnv], text: bool = False, **kwargs: Any
-) -> ParallelEnv[str, Any, Any]:
+def parallel_face(game: type[MultiAgentEnv], text: bool = False, **kwargs: Any) -> ParallelEnv[str, Any, Any]:
     """Make a game in which all act at once.
 
     Args:

@@ -24,9 +24,7 @@ class SeatEnv(gym.Env[Any, Any]):
         opponent: Chooses the actions of all others; a random legal one if left out.
     """
 
-    def __init__(
-        self, game: AECEnv[str, Any, Any], seat: int = 0, opponent: Opponent | None = None
-    ) -> None:
+    def __init__(self, game: AECEnv[str, Any, Any], seat: int = 0, opponent: Opponent | None = None) -> None:
         self.game, self.agent, self._opponent = game, game.possible_agents[seat], opponent
         self.metadata = dict(game.metadata)
         self.render_mode = getattr(game, "render_mode", None)

@@ -62,9 +62,7 @@ def write(image: Image, text: str, x: int, y: int, scale: int, color: Color) -> 
     part[:] = part + (np.asarray(color, np.float32) - part) * cover + 0.5
 
 
-def write_within(
-    image: Image, text: str, x: int, y: int, scale: int, width: int, color: Color
-) -> None:
+def write_within(image: Image, text: str, x: int, y: int, scale: int, width: int, color: Color) -> None:
     """Write text as large as fits, at most at a scale, and cut if even the smallest letters do not fit."""
     scale = next((s for s in range(scale, 1, -1) if measure(text[:width], s) <= width), 1)
     write(image, shorten(text, scale, width), x, y, scale, color)
@@ -90,9 +88,7 @@ def _cover(character: str, scale: int) -> NDArray[np.float32]:
     return cover
 
 
-def draw_character(
-    canvas: Canvas, character: str, left: float, top: float, dot: float, color: Color
-) -> None:
+def draw_character(canvas: Canvas, character: str, left: float, top: float, dot: float, color: Color) -> None:
     """Draw one character on a canvas.
 
     Args:

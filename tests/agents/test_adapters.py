@@ -146,9 +146,7 @@ def test_tools_of_a_group_do_not_share_their_luck():
 
 
 def test_tools_play_what_a_model_passes_in_another_type():
-    tools, same = (
-        GameTools("ragen/SokobanText-v0", actions_per_turn=2, max_turns=20) for _ in range(2)
-    )
+    tools, same = (GameTools("ragen/SokobanText-v0", actions_per_turn=2, max_turns=20) for _ in range(2))
     tools.reset(seed=8)
     same.reset(seed=8)
     assert tools.act(["Up", "Right"]) == same.act("Up || Right")

@@ -113,9 +113,7 @@ def test_training_shows_the_prompts_of_the_benchmark(codec, shape, history, tmp_
     assert len(shown) == len(REPLIES)
     assert shown == benchmark_prompts(codec, shape, tmp_path, history=history)
     if shape.appends and history == "full":
-        repeats = (
-            shape.think_prefix
-        )  # one reply begins with its own <think>, which later prompts show once
+        repeats = shape.think_prefix  # one reply begins with its own <think>, which later prompts show once
         assert len(trajectory.rows) == 1 + repeats
     else:
         assert len(trajectory.rows) > 1

@@ -173,9 +173,7 @@ def test_ends_are_told_apart(codec):
 
 
 def test_a_reply_that_was_cut_off_is_closed_as_context(codec):
-    found = collector(codec, lambda _: "<think>and so on…").collect(
-        [GroupSpec(0, 1, {"seed": 3})], 0
-    )
+    found = collector(codec, lambda _: "<think>and so on…").collect([GroupSpec(0, 1, {"seed": 3})], 0)
     trajectory = found[0]
     assert all(turn.cut_off and not turn.valid for turn in trajectory.turns)
     last = max(i for i, turn in enumerate(trajectory.turn_ids) if turn == 0)
@@ -224,9 +222,7 @@ def test_a_game_that_cannot_begin_ends_its_episode_only(codec):
 
 def test_an_instance_that_does_not_exist_is_the_callers_error(codec):
     with pytest.raises(InstanceError, match="0 to 511"):
-        collector(codec, by_seed).collect(
-            [GroupSpec(0, 1, {"split": "validation", "index": 600})], 0
-        )
+        collector(codec, by_seed).collect([GroupSpec(0, 1, {"split": "validation", "index": 600})], 0)
 
 
 @pytest.mark.parametrize(
@@ -350,8 +346,6 @@ def test_members_begin_with_the_opening(codec):
 
 def test_an_opening_may_end_the_episode(codec):
     ids = [*codec.tokenizer.encode(say("Up"), add_special_tokens=False), codec.close]
-    (found,) = collector(codec, by_seed, max_turns=1).collect(
-        [GroupSpec(0, 1, {"seed": 1}, (ids, ids))], 0
-    )
+    (found,) = collector(codec, by_seed, max_turns=1).collect([GroupSpec(0, 1, {"seed": 1}, (ids, ids))], 0)
     assert found.end is not None
     assert found.replies == 1

@@ -32,9 +32,7 @@ def longest_seen(codec, env_settings, game):
     filler = codec.tokenizer.encode("no", add_special_tokens=False)[-1]
 
     def write(request):
-        said = ("<answer>Up</answer>", "<think>x</think><answer>Up || Down</answer>", "")[
-            request.seed % 3
-        ]
+        said = ("<answer>Up</answer>", "<think>x</think><answer>Up || Down</answer>", "")[request.seed % 3]
         ids = codec.tokenizer.encode(said, add_special_tokens=False)
         return [*ids, *[filler] * MOST][:MOST]
 

@@ -42,9 +42,7 @@ def prompts(count, seed=0):
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(3, 20, (count,), generator=generator).tolist()
     rules = list(range(2, 12))
-    return [
-        rules + torch.randint(2, VOCABULARY, (n,), generator=generator).tolist() for n in lengths
-    ]
+    return [rules + torch.randint(2, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
 
 
 def played(decoder, batch):

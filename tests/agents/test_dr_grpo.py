@@ -25,9 +25,7 @@ DR_GRPO = {
     st.lists(st.tuples(st.integers(-20, 20), st.integers(0, 3)), min_size=1, max_size=16),
 )
 def test_the_baseline_is_the_mean_of_the_group(pairs):
-    found = dr_grpo(
-        torch.tensor([float(r) for r, _ in pairs]), torch.tensor([group for _, group in pairs])
-    )
+    found = dr_grpo(torch.tensor([float(r) for r, _ in pairs]), torch.tensor([group for _, group in pairs]))
     for i, (own, group) in enumerate(pairs):
         everyone = [r for r, g in pairs if g == group]
         assert float(found[i]) == pytest.approx(own - sum(everyone) / len(everyone), abs=1e-4)
@@ -47,13 +45,9 @@ def test_the_loss_is_the_published_one(tiny, tmp_path):
         r - sum(x for x, g in zip(returns, groups, strict=True) if g == own) / groups.count(own)
         for r, own in zip(returns, groups, strict=True)
     ]
-    expected = -sum(a * t.written for a, t in zip(centred, trajectories, strict=True)) / (
-        8 * constant
-    )
+    expected = -sum(a * t.written for a, t in zip(centred, trajectories, strict=True)) / (8 * constant)
     assert abs(expected) > 0.1
-    metrics = one.learner.update(
-        one.learner.prepare(TrainBatch.of(trajectories, one.codec.pad)), iteration=0
-    )
+    metrics = one.learner.update(one.learner.prepare(TrainBatch.of(trajectories, one.codec.pad)), iteration=0)
     assert metrics["policy_loss"] == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 

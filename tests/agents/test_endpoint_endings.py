@@ -100,9 +100,7 @@ def test_prompts_that_fit_a_longer_context_are_played_again(server, tmp_path):
     long = failure("This model's maximum context length is 512 tokens. However, you requested 600")
     greedy = ["--temperature", 0]
     expected = bench(server, tmp_path / "whole", *greedy, "--no-cache", games=GAMES[1:2])
-    server.answer = lambda body, _: (
-        (400, long) if len(body["messages"]) > 2 else completion(plays(body))
-    )
+    server.answer = lambda body, _: (400, long) if len(body["messages"]) > 2 else completion(plays(body))
     found = bench(server, tmp_path / "run", *greedy, games=GAMES[1:2])
     assert "overflow" in {e["end"] for e in found}
     server.answer = lambda body, _: completion(plays(body))
@@ -131,8 +129,6 @@ def test_prompts_that_fit_a_longer_context_are_played_again(server, tmp_path):
 )
 def test_servers_say_in_many_ways_that_a_prompt_is_too_long(message, server, tmp_path):
     wrapped = failure(message) if len(message) % 2 else {"error": message}
-    server.answer = lambda body, _: (
-        (400, wrapped) if len(body["messages"]) > 2 else completion(plays(body))
-    )
+    server.answer = lambda body, _: (400, wrapped) if len(body["messages"]) > 2 else completion(plays(body))
     found = bench(server, tmp_path / "run", games=GAMES[2:], episodes=8)
     assert {e["end"] for e in found} == {"overflow", "terminated"}

@@ -77,9 +77,7 @@ def test_a_web_page_at_first_contact_ends_the_run_at_once(end, hint, server, tmp
     url = server.url.removesuffix("/v1") + end
     bench(server, tmp_path / "run", "--base-url", url, "--concurrency", 1, code=2)
     assert len(server.bodies) == 1
-    error = [
-        line for line in capsys.readouterr().err.splitlines(keepends=True) if "error: " in line
-    ]
+    error = [line for line in capsys.readouterr().err.splitlines(keepends=True) if "error: " in line]
     assert len(error) == 1
     assert f"openai:m at {url} answered with a web page instead of JSON; " in error[0]
     assert hint.format(url=url) in error[0]
@@ -89,9 +87,7 @@ def test_a_web_page_at_first_contact_ends_the_run_at_once(end, hint, server, tmp
 def test_a_web_page_after_an_answer_is_a_fault_like_others(server, tmp_path):
     expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
     server.bodies.clear()
-    server.answer = lambda body, _: (
-        PAGE if len(server.bodies) == 2 else (200, completion(plays(body)))
-    )
+    server.answer = lambda body, _: PAGE if len(server.bodies) == 2 else (200, completion(plays(body)))
     assert bench(server, tmp_path / "run", "--concurrency", 1, games=GAMES[1:2]) == expected
 
 

@@ -123,9 +123,7 @@ def test_the_chat_is_one_of_calls_and_results(tmp_path):
 )
 def test_replies_are_judged_by_the_same_rules(answer, defects, tmp_path):
     with EndpointServer(lambda *_: answer) as server:
-        found = bench(
-            server, tmp_path / "run", "--tools", games=("FrozenLakeDeterministic",), episodes=1
-        )
+        found = bench(server, tmp_path / "run", "--tools", games=("FrozenLakeDeterministic",), episodes=1)
     assert tuple(found[0]["turns"][0]["defects"]) == defects
 
 

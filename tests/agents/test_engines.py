@@ -142,9 +142,7 @@ def test_the_prefix_cache_changes_no_sample_whatever_was_read_before(model, data
     for turn in range(3):
         known = [p[: data.draw(st.integers(0, len(p)))] for p in given_before]
         parts = st.sampled_from([[], *known])
-        batch = data.draw(
-            st.lists(st.tuples(parts, text).map(lambda t: t[0] + t[1]), min_size=1, max_size=6)
-        )
+        batch = data.draw(st.lists(st.tuples(parts, text).map(lambda t: t[0] + t[1]), min_size=1, max_size=6))
         seeds = [100 * turn + i for i in range(len(batch))]
         found, expected = cache.sample(decoder, batch, seeds), fresh.run(batch, seeds)[0]
         assert [s.ids for s in found] == [s.ids for s in expected]
@@ -179,9 +177,7 @@ def test_the_rules_that_all_prompts_begin_with_are_read_once(model):
     decoder = Decoder(model, frozenset({END}), PAD, 1.0, 1)
     decoder.run([[2, 3]], [0])  # compares the passes
     read = []
-    hook = model.model.embed_tokens.register_forward_hook(
-        lambda _, ids, __: read.append(ids[0].numel())
-    )
+    hook = model.model.embed_tokens.register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
     decoder.run([[*rules, 40 + i, 41] for i in range(6)], list(range(6)))
     hook.remove()
     assert sum(read) == len(rules) + 6 * 2

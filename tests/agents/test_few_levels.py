@@ -24,9 +24,7 @@ def test_groups_of_one_level_slip_apart():
     reply = "<think>hm</think><answer>Right || Down || Right || Down || Right</answer>"
     ids = [*codec.tokenizer.encode(reply, add_special_tokens=False), codec.close]
     engine = ScriptedEngine(lambda _: ids, codec.stop_token_ids)
-    collector = Collector(
-        engine, codec, lambda: make(GAME), 2048, 64, 1.0, "test", TurnReward(Reward())
-    )
+    collector = Collector(engine, codec, lambda: make(GAME), 2048, 64, 1.0, "test", TurnReward(Reward()))
     shape = {"prompts_per_iteration": 4, "group_size": 6}
     config = TrainConfig(game=GAME, levels=1, rollout=shape)
     paths: dict[int, list[str]] = {}

@@ -69,9 +69,7 @@ def test_all_buckets_have_as_many_groups(groups):
 
 def test_without_a_filter_a_reward_without_parts_can_be_probed(tmp_path):
     parts = {"reward": {"in_filter": False}}
-    run = trainer(
-        tmp_path, PROBED, PROBE, parts, preset="starpo-grpo", reward=lambda reply, result: 1.0
-    )
+    run = trainer(tmp_path, PROBED, PROBE, parts, preset="starpo-grpo", reward=lambda reply, result: 1.0)
     run.run()
     assert lines(tmp_path)[-1]["gradient/bucket6/reward_std"] == 0
 

@@ -41,9 +41,7 @@ def slow(matrix, own, lengths):
     rows = range(len(matrix))
     found = {
         "mutual_information": sum(gain(matrix[i], own[i]) for i in rows) / len(matrix),
-        "mutual_information_per_token": sum(
-            gain([v / lengths[i] for v in matrix[i]], own[i]) for i in rows
-        )
+        "mutual_information_per_token": sum(gain([v / lengths[i] for v in matrix[i]], own[i]) for i in rows)
         / len(matrix),
         "conditional_entropy": -sum(matrix[i][own[i]] for i in rows) / len(matrix),
     }
@@ -61,9 +59,7 @@ def test_the_numbers_are_those_of_a_slow_version(data, texts, prompts):
     matrix = [[data.draw(LOGS) for _ in range(prompts)] for _ in range(texts)]
     own = [data.draw(st.integers(0, prompts - 1)) for _ in range(texts)]
     lengths = [data.draw(st.integers(1, 9)) for _ in range(texts)]
-    found = information(
-        torch.tensor(matrix, dtype=torch.float64), torch.tensor(own), torch.tensor(lengths)
-    )
+    found = information(torch.tensor(matrix, dtype=torch.float64), torch.tensor(own), torch.tensor(lengths))
     for name, value in slow(matrix, own, lengths).items():
         assert found[name] == pytest.approx(value, abs=1e-9), name
 

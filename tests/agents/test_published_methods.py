@@ -35,9 +35,7 @@ from ragen_agents.starpo.parts.policy_losses import PolicyLossInput  # noqa: E40
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
 from ragen_envs.game.oracle import Budget  # noqa: E402
 
-RETURNS = st.lists(
-    st.lists(st.integers(-9, 9).map(float), min_size=1, max_size=5), min_size=1, max_size=8
-)
+RETURNS = st.lists(st.lists(st.integers(-9, 9).map(float), min_size=1, max_size=5), min_size=1, max_size=8)
 
 
 def arrays(groups):
@@ -109,9 +107,7 @@ def loss_input(seed, **settings):
     drawn = torch.Generator().manual_seed(seed)
     old = -2 * torch.rand(TURNS.shape, generator=drawn, dtype=torch.float64)
     new = (old + 0.6 * torch.randn(TURNS.shape, generator=drawn, dtype=torch.float64)).detach()
-    advantages = torch.randn(len(TURNS), 1, generator=drawn, dtype=torch.float64).expand(
-        TURNS.shape
-    )
+    advantages = torch.randn(len(TURNS), 1, generator=drawn, dtype=torch.float64).expand(TURNS.shape)
     return PolicyLossInput(
         logprobs=new.requires_grad_(), old_logprobs=old, rollout_logprobs=old, advantages=advantages,
         turn_ids=TURNS, mask=TURNS >= 0, settings=TrainConfig(loss=settings).loss,
@@ -137,9 +133,7 @@ def test_gspo_is_ppo_with_one_ratio_a_sequence(seed):
         advantage = part.advantages[row, places[0]]
         one = -torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
         expected = expected + one * len(places)
-        assert found.loss[row, places].tolist() == pytest.approx(
-            [float(one.detach())] * len(places)
-        )
+        assert found.loss[row, places].tolist() == pytest.approx([float(one.detach())] * len(places))
     mine = gradient(part, found.loss[part.mask].sum())
     assert torch.allclose(mine, gradient(part, expected), atol=1e-12)
     assert mine[~part.mask].abs().max() == 0
@@ -193,9 +187,7 @@ def test_every_token_is_moved_by_its_own_advantage(loss, aggregation):
     assert torch.equal(moved.sign(), (ADVANTAGES * part.mask).sign())
     scale = (moved[part.mask] / ADVANTAGES[part.mask]).nan_to_num()
     by_row = {"token-mean": 1 / 9, "seq-mean-token-sum": 1 / 2, "seq-mean-token-sum-norm": 1 / 16}
-    expected = (
-        [1 / 10, 1 / 8] if aggregation == "seq-mean-token-mean" else [by_row[aggregation]] * 2
-    )
+    expected = [1 / 10, 1 / 8] if aggregation == "seq-mean-token-mean" else [by_row[aggregation]] * 2
     assert scale[[0, 1, 7, 8]].tolist() == pytest.approx([expected[0]] * 2 + [expected[1]] * 2)
 
 
@@ -300,10 +292,7 @@ def estimated(name, episodes, turn_gamma, **params):
 
 def gigpo(episodes, turn_gamma, **params):
     found = estimated("gigpo", episodes, turn_gamma, **params)
-    return [
-        [float(found[row, 1 + 2 * t]) for t in range(len(e.turns))]
-        for row, e in enumerate(episodes)
-    ]
+    return [[float(found[row, 1 + 2 * t]) for t in range(len(e.turns))] for row, e in enumerate(episodes)]
 
 
 def slow_gigpo(episodes, turn_gamma, omega=1.0, budget=0.0, divide=1.0, over_turns=1.0):
@@ -325,12 +314,7 @@ def slow_gigpo(episodes, turn_gamma, omega=1.0, budget=0.0, divide=1.0, over_tur
         whole = normal(own.episode_return, [e.episode_return for e in counted])
         row = []
         for t, turn in enumerate(own.turns):
-            alike = [
-                ahead(e, k)
-                for e in peers
-                for k, other in enumerate(e.turns)
-                if key(other) == key(turn)
-            ]
+            alike = [ahead(e, k) for e in peers for k, other in enumerate(e.turns) if key(other) == key(turn)]
             row.append(whole + omega * normal(ahead(own, t), alike))
         found.append(row)
     return found
@@ -346,9 +330,7 @@ TURN = st.tuples(st.sampled_from("ab"), st.integers(1, 2), st.integers(-2, 2).ma
         max_size=6,
     ),
     st.sampled_from([1.0, 0.9]),
-    st.fixed_dictionaries(
-        dict.fromkeys(["budget", "divide", "over_turns"], st.sampled_from([0.0, 1.0]))
-    ),
+    st.fixed_dictionaries(dict.fromkeys(["budget", "divide", "over_turns"], st.sampled_from([0.0, 1.0]))),
 )
 def test_gigpo_compares_turns_that_start_in_one_state(episodes, turn_gamma, variant):
     settings = {"omega": 0.5, **variant}
@@ -413,9 +395,7 @@ def test_maxrl_climbs_the_truncated_likelihood(chance):
         weight = math.prod(chance if win else 1 - chance for win in wins)
         advantages = maxrl(torch.tensor(wins), torch.zeros(size, dtype=torch.int64))
         scores = [1 / chance if win else -1 / (1 - chance) for win in wins]
-        slope += (
-            weight * sum(a * s for a, s in zip(advantages.tolist(), scores, strict=True)) / size
-        )
+        slope += weight * sum(a * s for a, s in zip(advantages.tolist(), scores, strict=True)) / size
     assert slope == pytest.approx((1 - (1 - chance) ** (size - 1)) / chance, rel=1e-5)
 
 

@@ -46,9 +46,7 @@ def test_a_registered_estimator_trains_without_a_critic_and_with_groups_only(pla
     assert lines(tmp_path)[0]["kept_groups"] == 2
     with pytest.raises(ValueError, match=r"estimator=best compares the members of a group"):
         TrainConfig(advantage={"estimator": "best"}, rollout={"group_size": 1})
-    with pytest.raises(
-        ValueError, match=r"loss\.kl=reward has no effect on advantage\.estimator=best"
-    ):
+    with pytest.raises(ValueError, match=r"loss\.kl=reward has no effect on advantage\.estimator=best"):
         TrainConfig(advantage={"estimator": "best"}, loss={"kl": "reward"})
 
 
@@ -68,9 +66,7 @@ def estimate(**wrong):
         (estimate(value_targets=lambda z: z), False),
     ],
 )
-def test_an_estimator_that_returns_something_wrong_is_refused(
-    function, needs_critic, plain, tmp_path
-):
+def test_an_estimator_that_returns_something_wrong_is_refused(function, needs_critic, plain, tmp_path):
     register_estimator(Estimator("wrong", function, "for the test", needs_critic=needs_critic))
     layer = {**plain, "advantage": {"estimator": "wrong"}}
     with pytest.raises(RagenError, match=r"advantage\.estimator=wrong must return tensors of"):
@@ -179,9 +175,7 @@ def test_a_part_has_settings_of_its_own(plain, tmp_path):
     layer = {**plain, "advantage": {"estimator": "scaled", "params": {"scale": 3}}}
     trainer(tmp_path, layer).run()
     assert seen == [{"scale": 3.0, "shift": 0.0}]
-    with pytest.raises(
-        ValueError, match=r"unknown advantage\.params\.sale; 'scaled' has scale, shift"
-    ):
+    with pytest.raises(ValueError, match=r"unknown advantage\.params\.sale; 'scaled' has scale, shift"):
         TrainConfig(advantage={"estimator": "scaled", "params": {"sale": 3}})
 
 

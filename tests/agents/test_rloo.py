@@ -20,9 +20,7 @@ RLOO = {"advantage": {"estimator": "rloo"}}
     st.lists(st.tuples(st.integers(-20, 20), st.integers(0, 3)), min_size=1, max_size=16),
 )
 def test_the_baseline_is_the_mean_of_the_others(pairs):
-    found = rloo(
-        torch.tensor([float(r) for r, _ in pairs]), torch.tensor([group for _, group in pairs])
-    )
+    found = rloo(torch.tensor([float(r) for r, _ in pairs]), torch.tensor([group for _, group in pairs]))
     for i, (own, group) in enumerate(pairs):
         others = [r for k, (r, g) in enumerate(pairs) if g == group and k != i]
         expected = own - sum(others) / len(others) if others else 0.0

@@ -137,9 +137,7 @@ def test_a_model_whose_template_removes_thoughts_is_trained_and_resumed(
     preset, history, thinker, tmp_path, monkeypatch
 ):
     kwargs = {"env_kwargs": {**LONG["env_kwargs"], "history": history}}
-    layers = [
-        {"model": str(thinker), "filter": {"kind": "none"}, "monitor": {"information_every": 1}}
-    ]
+    layers = [{"model": str(thinker), "filter": {"kind": "none"}, "monitor": {"information_every": 1}}]
     layers += [LONG, kwargs]
     monkeypatch.setattr("ragen_agents.starpo.trainer.SCORED_EVERY", 1)
     reports = []

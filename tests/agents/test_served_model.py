@@ -110,9 +110,7 @@ def test_several_servers_share_the_episodes(tiny, policy, tmp_path):
         engine.close()
         for server, places in ((one, {0, 2, 4, 6}), (two, {1, 3, 5, 7})):
             assert len(server.loads) == 1
-            seeds = {
-                b["sampling_params"].get("seed") for b in server.bodies if b and "token_ids" in b
-            }
+            seeds = {b["sampling_params"].get("seed") for b in server.bodies if b and "token_ids" in b}
             assert seeds - {None} == {1000 + place for place in places}
     assert_as_in_this_process(found, policy, requests(8))
 
@@ -214,9 +212,7 @@ GARBAGE = {
     "an unlikely probability": altered(
         logprobs={"content": [{"token_id": t, "logprob": 3.0} for t in (5, 2)]}
     ),
-    "no number": altered(
-        logprobs={"content": [{"token_id": t, "logprob": float("nan")} for t in (5, 2)]}
-    ),
+    "no number": altered(logprobs={"content": [{"token_id": t, "logprob": float("nan")} for t in (5, 2)]}),
     "aborted": altered(finish_reason="abort"),
     "nobody's": altered(weight_versions=[]),
     "a chat": completion("<answer>Up</answer>"),
@@ -281,9 +277,7 @@ def test_a_server_that_always_dies_is_given_up(tiny, policy, tmp_path, monkeypat
             return real(body, query)
 
         monkeypatch.setattr(server, "post_inference_v1_generate", generate)
-        with pytest.raises(
-            EngineError, match=r"server http://\S+ lost version 5 of the weights 4 times"
-        ):
+        with pytest.raises(EngineError, match=r"server http://\S+ lost version 5 of the weights 4 times"):
             answers(engine, requests(3))
         engine.close()
 
@@ -308,9 +302,7 @@ def test_weights_that_do_not_arrive_are_noticed(tiny, policy, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("replica", ["dp0", "dp1"])
-def test_a_small_update_that_one_replica_loses_is_noticed(
-    replica, tiny, policy, tmp_path, monkeypatch
-):
+def test_a_small_update_that_one_replica_loses_is_noticed(replica, tiny, policy, tmp_path, monkeypatch):
     """Of a server with two; log-probabilities do not show it."""
     with VllmServer(tiny) as server:
         engine = engine_of(server, tmp_path, policy)

@@ -100,6 +100,4 @@ def test_vllm_in_two_processes_is_refused_before_the_model_is_read(tiny, tmp_pat
     shutil.copytree(tiny, broken)
     (broken / "model.safetensors").write_bytes(b"")
     said = in_two_processes(command(broken, tmp_path / "run", "engine=vllm"), succeeds=False)
-    assert (
-        said.count("error: engine is vllm, which runs with one process of the trainer, not 2") == 2
-    )
+    assert said.count("error: engine is vllm, which runs with one process of the trainer, not 2") == 2

@@ -44,9 +44,7 @@ def codec():
 def test_a_game_that_is_registered_with_another_split_is_refused(codec):
     register_text("mine/TestLakeText-v0", "ragen/FrozenLake-v0", split="test")
     try:
-        with pytest.raises(
-            RagenError, match="the game is of the split 'test', but training always"
-        ):
+        with pytest.raises(RagenError, match="the game is of the split 'test', but training always"):
             demonstrations(SftConfig(game="mine/TestLakeText-v0", demonstrations=1), codec)
     finally:
         del gym.registry["mine/TestLakeText-v0"]
@@ -81,9 +79,7 @@ def test_worked_examples_of_the_prompt_are_not_imitated(codec):
 def test_noise_replaces_actions_and_what_is_kept_still_solves_the_game(codec):
     game, kwargs = "ragen/WebShopText-v0", {"think": False}
     calm, noisy = (
-        demonstrations(
-            SftConfig(game=game, env_kwargs=kwargs, demonstrations=6, noise=noise), codec
-        )
+        demonstrations(SftConfig(game=game, env_kwargs=kwargs, demonstrations=6, noise=noise), codec)
         for noise in (0.0, 0.4)
     )
     assert all(trajectory.success for trajectory in noisy)
@@ -101,9 +97,7 @@ def test_random_play_can_be_imitated_to_learn_the_format_alone(codec):
 def test_noise_replaces_a_turn_with_as_many_actions(codec):
     calm, noisy = (
         demonstrations(
-            SftConfig(
-                game="ragen/SokobanText-v0", demonstrations=8, noise=noise, solved_only=False
-            ),
+            SftConfig(game="ragen/SokobanText-v0", demonstrations=8, noise=noise, solved_only=False),
             codec,
         )
         for noise in (0.0, 1.0)
@@ -123,9 +117,7 @@ def test_each_variant_has_an_equal_share(codec):
     variants = [{"max_turns": 6}, {"max_turns": 7}]
     config = SftConfig(game="ragen/WebShopText-v0", variants=variants, demonstrations=4)
     told = [trajectory.messages[0]["content"] for trajectory in demonstrations(config, codec)]
-    assert [f"at most {n} turns" in text for n, text in zip((6, 6, 7, 7), told, strict=True)] == [
-        True
-    ] * 4
+    assert [f"at most {n} turns" in text for n, text in zip((6, 6, 7, 7), told, strict=True)] == [True] * 4
 
 
 def test_messages_are_learned_but_for_their_common_beginning(codec):
@@ -171,9 +163,7 @@ def test_a_model_is_trained_and_written(rank, precision, tmp_path, capsys):
 
 
 def test_demonstrations_continue_turns_that_begin_with_think(codec):
-    config = SftConfig(
-        game="ragen/SokobanText-v0", demonstrations=2, env_kwargs={"think_prefix": True}
-    )
+    config = SftConfig(game="ragen/SokobanText-v0", demonstrations=2, env_kwargs={"think_prefix": True})
     for trajectory in demonstrations(config, codec):
         chat = codec.tokenizer.apply_chat_template(trajectory.messages, return_dict=False)
         assert trajectory.ids == chat[: len(trajectory.ids)]
@@ -228,9 +218,7 @@ def test_passes_compute_in_the_precision_that_is_asked_for(bf16, dtype, tiny, ro
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_bfloat16_without_instructions_for_it_is_warned_of(
-    fast, tiny, tmp_path, monkeypatch, caplog
-):
+def test_bfloat16_without_instructions_for_it_is_warned_of(fast, tiny, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("ragen_agents.engines.device.has_bfloat16", lambda: fast)
     config = SftConfig(
@@ -331,9 +319,7 @@ def not_reached(*arguments):
     raise AssertionError("a model was loaded")
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_the_model_is_loaded(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_folder_that_cannot_be_written_is_refused_before_the_model_is_loaded(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("ragen_agents.starpo.update.models.load_model", not_reached)
     (tmp_path / "file").write_text("")
     out = tmp_path / "file" / "model"
@@ -464,9 +450,7 @@ def test_written_conversations_are_those_of_imitation_by_hand(played, codec):
 def test_the_best_attempt_at_a_level_is_chosen(solved_only, best_of, played):
     game = "ragen/FrozenLakeText-v0"
     _, episodes = choose_episodes(f"{played}:random", game, solved_only, best_of)
-    recorded = [
-        e for e in records(played, "random", "FrozenLake") if e["success"] or not solved_only
-    ]
+    recorded = [e for e in records(played, "random", "FrozenLake") if e["success"] or not solved_only]
     best = {}
     for each in recorded:
         index = each["instance"]["index"]

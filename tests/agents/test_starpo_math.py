@@ -65,9 +65,7 @@ def test_gae_is_that_of_the_action_tokens_alone(case, gamma, lam):
 @QUICK
 def test_turn_and_bilevel_gae(case, gamma, lam, turn_gamma, turn_lam, at_last):
     turn_ids, values, rewards = case
-    turn_adv, turn_returns, read = adv.turn_gae(
-        rewards, values, turn_ids, turn_gamma, turn_lam, at_last
-    )
+    turn_adv, turn_returns, read = adv.turn_gae(rewards, values, turn_ids, turn_gamma, turn_lam, at_last)
     both, _ = adv.bilevel_gae(rewards, values, turn_ids, gamma, lam, turn_gamma, turn_lam, at_last)
     for row in range(len(turn_ids)):
         turns = [turn_ids[row] == k for k in range(int(turn_ids[row].max()) + 1)]
@@ -78,9 +76,7 @@ def test_turn_and_bilevel_gae(case, gamma, lam, turn_gamma, turn_lam, at_last):
             assert turn_adv[row][at].tolist() == pytest.approx([of_turn] * int(at.sum()), abs=1e-4)
             inside = values[row][at].tolist()
             goal = [0.0] * (len(inside) - 1) + [of_turn + start]
-            assert both[row][at].tolist() == pytest.approx(
-                slow_gae(goal, inside, gamma, lam), abs=1e-4
-            )
+            assert both[row][at].tolist() == pytest.approx(slow_gae(goal, inside, gamma, lam), abs=1e-4)
             assert int((read[row] & at).sum()) == 1
     assert torch.allclose(turn_returns[read], (turn_adv + values)[read])
 
@@ -138,9 +134,7 @@ def test_equal_returns_have_advantage_zero_where_their_mean_is_rounded(estimate,
 @pytest.mark.parametrize("size", [3, 6, 7, 8, 12, 16])
 def test_whitened_equal_advantages_are_zero_where_their_mean_is_rounded(size):
     for value in (0.15, 10.9):
-        whitened = adv.whiten(
-            torch.full((size, 200), value), torch.ones(size, 200, dtype=torch.bool)
-        )
+        whitened = adv.whiten(torch.full((size, 200), value), torch.ones(size, 200, dtype=torch.bool))
         assert whitened.abs().max() < 1e-5
 
 
@@ -230,9 +224,7 @@ def test_aggregation_does_not_depend_on_the_cut(how, case, cut):
     totals = BatchTotals(float(mask.sum()), float(len(mask)), 0.0, 50.0)
     aggregate = AGGREGATIONS[how].function
     whole = aggregate(values, mask, totals)
-    parts = [
-        aggregate(values[part], mask[part], totals) for part in (slice(0, cut), slice(cut, None))
-    ]
+    parts = [aggregate(values[part], mask[part], totals) for part in (slice(0, cut), slice(cut, None))]
     assert float(sum(parts)) == pytest.approx(float(whole), abs=1e-5)
     rows = [values[i][mask[i]] for i in range(len(mask))]
     assert float(whole) == pytest.approx(AGGREGATED[how](rows), abs=1e-5)

@@ -101,9 +101,7 @@ def test_skipped_replies_and_the_system_message_are_not_learned(tokenizer):
         ignored = tokenizer.decode([token for token, label in pairs if label == IGNORED])
         chat, skipped = demonstration
         told = [chat[0], *[m for m in chat if m["role"] == "assistant"][:skipped]]
-        assert ignored == "".join(
-            f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in told
-        )
+        assert ignored == "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in told)
 
 
 def test_a_mixture_sets_the_share_of_the_large_board_and_how_much_is_left_at_first():
@@ -198,9 +196,7 @@ def test_a_turn_that_begins_with_think_is_continued():
     first = {}
     for begins in (False, True):
         settings = {"think_prefix": begins, "max_turns": 2}
-        specs = [
-            EpisodeSpec("Sokoban", "ragen/SokobanText-v0", i, env_kwargs=settings) for i in range(4)
-        ]
+        specs = [EpisodeSpec("Sokoban", "ragen/SokobanText-v0", i, env_kwargs=settings) for i in range(4)]
         first[begins] = [episode.turns[0] for episode in play_batch(specs, policy, 0)]
     for plain, continued in zip(first[False], first[True], strict=True):
         assert plain.reply == f"<think>{continued.reply}"
@@ -217,15 +213,11 @@ def test_what_was_played_before_changes_no_reply():
 
     def texts(policy, levels):
         settings = {"max_turns": 2}
-        specs = [
-            EpisodeSpec("Sokoban", "ragen/SokobanText-v0", i, env_kwargs=settings) for i in levels
-        ]
+        specs = [EpisodeSpec("Sokoban", "ragen/SokobanText-v0", i, env_kwargs=settings) for i in levels]
         return [[turn.reply for turn in e.turns] for e in play_batch(specs, policy, 0)]
 
     # Half precision, where a sum in another order is often another reply.
-    first, second = (
-        TransformersPolicy(STARTER, Sampling(0.5, 100), dtype="bfloat16") for _ in range(2)
-    )
+    first, second = (TransformersPolicy(STARTER, Sampling(0.5, 100), dtype="bfloat16") for _ in range(2))
     texts(first, range(4))
     assert texts(first, range(4, 12)) == texts(second, range(4, 12))
 
@@ -244,9 +236,7 @@ def test_an_interrupted_build_resumes_and_makes_the_same_model(tmp_path, caplog,
     from ragen_agents.starter.recipe import Stage
 
     second = Stage(16, 1e-3, Mixture(0.5, 0.5, 0.5), batch_size=4, averaged=2)
-    recipe = Recipe(
-        0, (Stage(32, 1e-3, batch_size=8), second), hidden_size=32, layers=1, heads=1, kv_heads=1
-    )
+    recipe = Recipe(0, (Stage(32, 1e-3, batch_size=8), second), hidden_size=32, layers=1, heads=1, kv_heads=1)
     caplog.set_level("INFO", "ragen.starter")
     processes = context()
     monkeypatch.setattr(model_build.multiprocessing, "get_context", lambda _: processes)
@@ -269,8 +259,7 @@ def test_an_interrupted_build_resumes_and_makes_the_same_model(tmp_path, caplog,
     assert "resuming after stage 1 of 2" in caplog.messages
     assert {path.name for path in tmp_path.iterdir()} == {"at-once", "stopped"}
     first, second = (
-        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name)
-        for name in ("at-once", "stopped")
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("at-once", "stopped")
     )
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(one, other)

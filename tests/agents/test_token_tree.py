@@ -38,9 +38,7 @@ FAMILIES = {
 
 def random_model(family, **more):
     torch.manual_seed(0)
-    config = getattr(transformers, f"{family}Config")(
-        **{**SIZES, **FAMILIES.get(family, {}), **more}
-    )
+    config = getattr(transformers, f"{family}Config")(**{**SIZES, **FAMILIES.get(family, {}), **more})
     return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 
@@ -62,9 +60,7 @@ def some_rows():
     rules = draw(50, size=9).tolist()
     prompts = [[*rules, *draw(50, size=n).tolist()] for n in (4, 7, 5)]
     rests = [draw(50, size=n).tolist() for n in (3, 12, 11, 2)]
-    return aligned(
-        [prompts[k] for k in (0, 1, 2, 0, 1, 0)], [rests[k] for k in (0, 1, 2, 3, 1)] + [[]]
-    )
+    return aligned([prompts[k] for k in (0, 1, 2, 0, 1, 0)], [rests[k] for k in (0, 1, 2, 3, 1)] + [[]])
 
 
 def chosen_of(real, start):
@@ -129,9 +125,7 @@ def test_the_model_reads_each_token_once():
     model = random_model("Llama")
     ids, real, start = some_rows()
     read = []
-    trunk_of(model).layers[0].mlp.register_forward_hook(
-        lambda *given: read.append(given[1][0].shape)
-    )
+    trunk_of(model).layers[0].mlp.register_forward_hook(lambda *given: read.append(given[1][0].shape))
     states_before(trunk_of(model), ids, real, chosen_of(real, start), start)
     assert read == [(53, 32)]
 

@@ -118,8 +118,7 @@ def test_unknown_log_probabilities_scale_no_gradient(given, plain, tmp_path, cap
     engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
     completed = engine.poll
     engine.poll = lambda: [
-        replace(one, logprobs=None if given is None else [given] * len(one.ids))
-        for one in completed()
+        replace(one, logprobs=None if given is None else [given] * len(one.ids)) for one in completed()
     ]
     one = trainer(tmp_path, plain, engine=engine, preset="starpo-grpo")
     prepared = one.learner.prepare(TrainBatch.of(one.collect(0).trajectories, 0))

@@ -100,9 +100,7 @@ def test_what_the_model_reads_is_not_learned(tiny, tmp_path):
             logs = torch.log_softmax(logits, -1)
             places = [i for i, turn in enumerate(trajectory.turn_ids) if turn >= 0]
             expected = [float(logs[i - 1, trajectory.ids[i]]) for i in places]
-            assert scores.logprobs[row][batch.mask[row]].tolist() == pytest.approx(
-                expected, abs=1e-4
-            )
+            assert scores.logprobs[row][batch.mask[row]].tolist() == pytest.approx(expected, abs=1e-4)
 
 
 def test_filtering_cuts_the_steps_unless_they_are_made_equal(tiny, tmp_path):
@@ -271,9 +269,7 @@ def never_stopped(tiny, tmp_path_factory):
     ("what", "share"),
     [("poll", 0.0), ("poll", 0.6), ("sync", 0.99)],
 )
-def test_an_engine_that_fails_stops_the_run_with_its_state_saved(
-    what, share, never_stopped, tiny, tmp_path
-):
+def test_an_engine_that_fails_stops_the_run_with_its_state_saved(what, share, never_stopped, tiny, tmp_path):
     """The run that goes on ends as one that was never stopped, wherever the engine has failed."""
     whole, calls = never_stopped
     cut, layer = tmp_path / "cut", {**BROKEN, "model": str(tiny)}
@@ -293,9 +289,7 @@ def test_evaluating_does_not_change_training(tiny, tmp_path):
     for every in (0, 1):
         layer = {"model": str(tiny), "evaluation": {"every": every}}
         trainer(tmp_path / str(every), layer, preset="starpo-ppo").run()
-    assert_equal_weights(
-        tmp_path / "0" / "checkpoints" / "000002", tmp_path / "1" / "checkpoints" / "000002"
-    )
+    assert_equal_weights(tmp_path / "0" / "checkpoints" / "000002", tmp_path / "1" / "checkpoints" / "000002")
 
 
 def test_killed_and_continued_is_as_never_stopped(tiny, tmp_path):

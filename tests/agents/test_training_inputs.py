@@ -119,9 +119,7 @@ def test_a_damaged_file_is_one_line(name, tiny, tmp_path, capsys):
     assert "checkpoints' is damaged; remove the run directory to start over" in said
 
 
-@pytest.mark.parametrize(
-    ("line", "words"), [(b"\xff\xfe", "cannot be read"), (b"[1]", "is corrupt")]
-)
+@pytest.mark.parametrize(("line", "words"), [(b"\xff\xfe", "cannot be read"), (b"[1]", "is corrupt")])
 def test_damaged_metrics_are_one_line(line, words, tiny, tmp_path, capsys):
     out = tmp_path / "run"
     assert main(command(tiny, out, iterations=1)[3:]) == 0

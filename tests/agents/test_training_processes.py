@@ -82,9 +82,7 @@ def test_a_process_that_fails_does_not_wait_for_the_others(callbacks, tiny, tmp_
 @pytest.mark.parametrize(("started_by", "ends"), [("torchrun", ""), ("a person", "taken apart\n")])
 def test_python_is_not_taken_apart_under_threads_of_gloo(started_by, ends, tmp_path):
     """They outlive the group where a wrapped model refers to it, and then abort the process now and then."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import atexit\natexit.register(print, 'taken apart')\n"
-    )
+    (tmp_path / "sitecustomize.py").write_text("import atexit\natexit.register(print, 'taken apart')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     if started_by == "torchrun":
         environment["TORCHELASTIC_RUN_ID"] = "1"
@@ -231,9 +229,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_both_processes(lacks, told, ti
     (tmp_path / "full.py").write_text(NO_ROOM)
     out = tmp_path / "run"
     arguments = command(tiny, out, *FAST, "evaluation.every=0", iterations=2)
-    said = in_two_processes(
-        [sys.executable, tmp_path / "full.py", lacks, *arguments[3:]], succeeds=False
-    )
+    said = in_two_processes([sys.executable, tmp_path / "full.py", lacks, *arguments[3:]], succeeds=False)
     errors = [line for line in said.splitlines() if line.startswith("error: ")]
     assert len(errors) == 2, said
     assert all(told in line for line in errors)

@@ -17,9 +17,7 @@ from ragen_envs.errors import RagenError  # noqa: E402
 
 @pytest.mark.parametrize("saved", ["float32", "bfloat16"])
 @pytest.mark.parametrize("fast", [True, False])
-def test_a_model_runs_in_the_type_it_is_saved_in_where_that_is_fast(
-    saved, fast, tmp_path, monkeypatch
-):
+def test_a_model_runs_in_the_type_it_is_saved_in_where_that_is_fast(saved, fast, tmp_path, monkeypatch):
     AutoTokenizer.from_pretrained(STARTER).save_pretrained(tmp_path)
     AutoModelForCausalLM.from_pretrained(STARTER, dtype=saved).save_pretrained(tmp_path)
     monkeypatch.setattr(language_models, "has_bfloat16", lambda: fast)
@@ -103,9 +101,7 @@ def test_a_reply_continues_what_it_begins_with():
     assert max(same.reply_tokens, other.reply_tokens) <= 48
 
 
-@pytest.mark.parametrize(
-    ("stop", "kept"), [("</think>", False), ("</answer>", True), ("nk>B", True)]
-)
+@pytest.mark.parametrize(("stop", "kept"), [("</think>", False), ("</answer>", True), ("nk>B", True)])
 def test_a_reply_ends_at_a_stop_text(stop, kept):
     env = make("ragen/BanditText-v0")
     requests = []

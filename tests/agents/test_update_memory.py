@@ -325,9 +325,7 @@ def test_a_reference_in_bfloat16_says_what_autocast_makes_of_one_in_float32(tiny
     whole = ActorCritic(policy, None, 1.0, config.has_float32_head(False))
     ids, real, mask, start = group_of_rows()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(
-            reference(ids, real, mask, start).logprobs, whole(ids, real, mask, start).logprobs
-        )
+        assert torch.equal(reference(ids, real, mask, start).logprobs, whole(ids, real, mask, start).logprobs)
     sizes = [sum(p.nbytes for p in each.parameters()) for each in (reference, whole)]
     assert sizes[0] < sizes[1]
 
@@ -390,9 +388,7 @@ def test_the_head_is_exact_where_steps_share_old_logprobs(update, expected):
 
 @pytest.mark.parametrize("given", [True, False])
 def test_a_run_computes_its_logits_as_its_config_says(given, tiny, tmp_path, monkeypatch):
-    one, prepared = learner_of(
-        tiny, tmp_path, {"update": {"precision": "bfloat16", "float32_head": given}}
-    )
+    one, prepared = learner_of(tiny, tmp_path, {"update": {"precision": "bfloat16", "float32_head": given}})
     real, asked = update_models._logits, []
 
     def noted(policy, states, float32_head, rounded):
@@ -418,8 +414,7 @@ def test_what_affects_memory_only_can_change_when_a_run_is_resumed(tiny, tmp_pat
 def test_the_best_model_is_written_without_what_only_resuming_needs(tiny, tmp_path):
     trainer(tmp_path, {"model": str(tiny)}, {"iterations": 1}).run()
     saved, best = (
-        {path.name for path in (tmp_path / name).iterdir()}
-        for name in ("checkpoints/000001", "best")
+        {path.name for path in (tmp_path / name).iterdir()} for name in ("checkpoints/000001", "best")
     )
     assert saved - best == {"trainer.safetensors"}
     assert "model.safetensors" in best

@@ -213,18 +213,14 @@ def test_a_failure_is_one_line_and_saves_the_state(what, doing, tiny, tmp_path):
     said = str(failure.value)
     assert "\n" not in said
     assert f"vLLM failed when {doing}: CUDA out of memory" in said
-    assert (
-        "lower vllm.cache_gib or vllm.max_model_len, or update.max_tokens_per_micro_batch" in said
-    )
+    assert "lower vllm.cache_gib or vllm.max_model_len, or update.max_tokens_per_micro_batch" in said
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 
 def test_waking_that_fails_is_one_line(vllm, engine):
     engine.release()
     vllm.fails["wake_up"] = RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be")
-    with pytest.raises(
-        EngineError, match="failed when waking up: CUDA error: out of memory; lower"
-    ):
+    with pytest.raises(EngineError, match="failed when waking up: CUDA error: out of memory; lower"):
         answers(engine)
 
 

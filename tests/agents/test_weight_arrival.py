@@ -45,9 +45,7 @@ def adapted(model, **changes):
     return peft.get_peft_model(model, peft.LoraConfig(**{**settings, **changes})).eval()
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"target_modules": ["q_proj", "down_proj"]}, {"use_rslora": True}]
-)
+@pytest.mark.parametrize("changes", [{}, {"target_modules": ["q_proj", "down_proj"]}, {"use_rslora": True}])
 @pytest.mark.parametrize("tied", [True, False])
 def test_adapters_are_merged_as_peft_merges_them(changes, tied):
     model = adapted(model_of(tied), **changes)
@@ -186,9 +184,7 @@ def test_digests_find_a_replica_that_was_left_behind(vocabulary):
 
 def test_digests_of_shards_must_change_with_the_weights():
     arrival, workers = ArrivalCheck(), ("dp0:pp0:pcp0:tp0", "dp0:pp0:pcp0:tp1")
-    first, second = (
-        {f"model.layers.{i}.mlp.up_proj.weight": f"{i}{k}" for i in range(2)} for k in "ab"
-    )
+    first, second = ({f"model.layers.{i}.mlp.up_proj.weight": f"{i}{k}" for i in range(2)} for k in "ab")
     arrival.check(first, told_by({n: f"part of {d}" for n, d in first.items()}, workers), "0")
     arrival.check(second, told_by({n: f"part of {d}" for n, d in second.items()}, workers), "1")
     with pytest.raises(EngineError, match="holds others in dp0:pp0:pcp0:tp0:layer 0"):

@@ -91,9 +91,7 @@ def test_changed_claims_and_replaced_runs_double_p_values_too():
         what,
     )
     changed = what.model_copy(update={"claims": [what.claims[0].model_copy(update={"changed": 1})]})
-    replaced = sweep_of(what).model_copy(
-        update={"replaced": {"FrozenLakeDeterministic/starpo-ppo": 1}}
-    )
+    replaced = sweep_of(what).model_copy(update={"replaced": {"FrozenLakeDeterministic/starpo-ppo": 1}})
     plain, once, twice = (
         judge(claims, Runs(sweep, results))[0].p_holm
         for claims, sweep in (
@@ -108,10 +106,7 @@ def test_own_runs_do_not_count_those_of_another_sweep(tmp_path):
     """Runs of another sweep may have been looked at elsewhere, with other numbers of seeds."""
     tasks = [t for t in plan(load_sweep("filter"), Choice(seeds=9, games=("Sokoban",)))
              if t.cell == "grpo-all" and t.seed is not None]  # fmt: skip
-    twins = [
-        make_result(t.model_copy(update={"sweep": "algorithm", "cell": "starpo-grpo"}))
-        for t in tasks
-    ]
+    twins = [make_result(t.model_copy(update={"sweep": "algorithm", "cell": "starpo-grpo"})) for t in tasks]
     for task in tasks[:6]:
         (tmp_path / task.path).mkdir(parents=True)
         write_result(tmp_path / task.path, make_result(task))
@@ -122,18 +117,14 @@ def test_own_runs_do_not_count_those_of_another_sweep(tmp_path):
 
 def test_a_cell_with_fewer_seeds_than_another_is_not_unfinished(tmp_path):
     what, results = results_of("figure5", {}, seeds=9, curves=DOWN)
-    few = [
-        r for r in results if r.task.seed is None or r.task.seed < 6 or r.task.cell == "starpo-grpo"
-    ]
+    few = [r for r in results if r.task.seed is None or r.task.seed < 6 or r.task.cell == "starpo-grpo"]
     choice = Choice(games=tuple(games_of(what, "laptop")))
     run = SweepRun(what.load_sweep(), choice, tmp_path, None, kept=tmp_path)
 
     def unfinished(stored):
         shutil.rmtree(tmp_path / "laptop", ignore_errors=True)
         add_to_archive(run.archive(tmp_path), stored)
-        return [
-            n for n in Report(what, run.with_kept_seeds()).notes() if n.startswith("unfinished")
-        ]
+        return [n for n in Report(what, run.with_kept_seeds()).notes() if n.startswith("unfinished")]
 
     assert unfinished(few) == []
     lost = [r for r in few if (r.task.game, r.task.cell, r.task.seed) != ("Bandit", "starpo-s", 5)]

@@ -55,11 +55,7 @@ def test_the_first_attempt_is_the_run_with_one(run, tmp_path):
     assert main(words(one, "--attempts", "1")) == 0
 
     def timeless(found):
-        return [
-            {**e, "turns": [{**t, "seconds": 0} for t in e["turns"]]}
-            for e in found
-            if not e["attempt"]
-        ]
+        return [{**e, "turns": [{**t, "seconds": 0} for t in e["turns"]]} for e in found if not e["attempt"]]
 
     assert timeless(records(run)) == timeless(records(one))
     assert "attempts" not in yaml.safe_load((one / "config.yaml").read_text())
@@ -84,9 +80,7 @@ def test_runs_with_attempts_resume_verify_and_are_shown(run, tmp_path, capsys):
     assert '"name": "3-2"' in page or '"name":"3-2"' in page
 
 
-def test_attempts_of_one_side_alone_are_left_out_of_a_comparison_and_it_says_so(
-    run, tmp_path, capsys
-):
+def test_attempts_of_one_side_alone_are_left_out_of_a_comparison_and_it_says_so(run, tmp_path, capsys):
     for name, attempts in (("one", "1"), ("two", "2")):
         assert main(words(tmp_path / name, "--attempts", attempts)) == 0
     said = {

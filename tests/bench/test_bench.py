@@ -254,9 +254,7 @@ def test_formats(run, capsys):
         assert main(["show", str(run), "--format", style]) == 0
         shown[style] = capsys.readouterr().out
     rows = json.loads(shown["json"])["rows"]
-    assert [(row["game"], row["agent"]) for row in rows] == [
-        (g, a) for g in GAMES for a in CONTROLS
-    ]
+    assert [(row["game"], row["agent"]) for row in rows] == [(g, a) for g in GAMES for a in CONTROLS]
     table = list(csv.DictReader(io.StringIO(shown["csv"])))
     assert [float(row["success"]) for row in table] == [row["success"] for row in rows]
     assert shown["markdown"].count("\n| Bandit | ") == 5

@@ -123,9 +123,7 @@ def test_a_game_that_cannot_be_played_is_named(old, new, said, corridor, fails):
 def test_a_level_that_is_no_text_is_named(corridor, fails):
     command = corridor('return f"{here} {coin}"', "return [here, coin]")
     text = Path("broken_corridor.py").read_text("utf-8").replace("level.split()", "level")
-    Path("broken_corridor.py").write_text(
-        text.replace("here, coin = map(int, level)", "here, coin = level")
-    )
+    Path("broken_corridor.py").write_text(text.replace("here, coin = map(int, level)", "here, coin = level"))
     error = fails(*command, "bench", *GAME, "--agent", "random", "--out", "run")
     assert "but must be a text" in error
 
@@ -185,9 +183,7 @@ def test_a_reward_that_is_no_number_ends_the_episode(reward, corridor, capsys):
 
 
 def test_an_oracle_that_fails_later_ends_the_episodes_of_its_agent_only(corridor, capsys):
-    late = (
-        "if str(self.player) != self.instance.level.split()[0]:\n            return None\n        "
-    )
+    late = "if str(self.player) != self.instance.level.split()[0]:\n            return None\n        "
     imported = corridor(ADVICE, late + ADVICE)
     agents = ["--agent", "oracle", "--agent", "random"]
     assert main([*imported, "bench", *GAME[:-1], "12", *agents, "--out", "run"]) == 0
@@ -204,10 +200,7 @@ def test_games_lists_the_others(corridor, capsys):
     listed = [row["text_id"] for row in json.loads(shown.out)["rows"]]
     assert "ragen/SokobanText-v0" in listed
     assert "mine/CorridorText-v0" not in listed
-    assert (
-        "game 'mine/CorridorText-v0' cannot be made: RagenError: mine/Corridor-v0 cannot be"
-        in shown.err
-    )
+    assert "game 'mine/CorridorText-v0' cannot be made: RagenError: mine/Corridor-v0 cannot be" in shown.err
 
 
 POLICIES = """

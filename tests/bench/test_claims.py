@@ -173,16 +173,12 @@ def test_the_steps_of_signs_are_those_of_the_runs_that_collapsed():
         spike = [1.0] * 25 + [9.0] + [1.0] * 14
         return run | {"reward_std": shrinks[:40], "grad_norm": spike, "return": [1.0] * 40}
 
-    grid = matrix_grid(
-        load_reproduction("figure6"), pd.DataFrame(), runs_of("figure6", curves, PAPERS)
-    )
+    grid = matrix_grid(load_reproduction("figure6"), pd.DataFrame(), runs_of("figure6", curves, PAPERS))
     ours = {row[0]: row[2] for row in grid.rows}
     assert ours["gradient norm has a spike"] == "25 (in 2 of 6 runs)"
     assert ours["return turns down"] == "39 (in 2 of 6 runs)"
     assert 9 <= float(ours["in-group deviation is low"].split()[0]) <= 13
-    nothing = matrix_grid(
-        load_reproduction("figure6"), pd.DataFrame(), runs_of("figure6", lambda _: UP)
-    )
+    nothing = matrix_grid(load_reproduction("figure6"), pd.DataFrame(), runs_of("figure6", lambda _: UP))
     assert {text for row in nothing.rows for text in row[2::2]} == {""}
 
 
@@ -283,26 +279,20 @@ def test_a_claim_over_several_games_is_about_the_mean_of_games_as_the_papers():
     parts = [mixed_effects_difference(a, b).variance.total for a, b in zip(*sides, strict=True)]
     assert error >= 0.9 * math.sqrt(sum(parts)) / 2
     equal = [np.eye(4), np.ones((5, 4))]
-    np.testing.assert_array_equal(
-        joined(equal), np.concatenate([np.eye(4), np.ones((4, 4))], axis=1)
-    )
+    np.testing.assert_array_equal(joined(equal), np.concatenate([np.eye(4), np.ones((4, 4))], axis=1))
 
 
 def test_probes_with_fewer_buckets_are_left_out():
     def curves(task):
         rising = {f"gradient/bucket{k}/{name}": [float(k), float(k)] for k in range(1, 7)
                   for name in ("reward_std", "policy")}  # fmt: skip
-        return rising | {
-            f"gradient/bucket6/{name}": [None, 6.0] for name in ("reward_std", "policy")
-        }
+        return rising | {f"gradient/bucket6/{name}": [None, 6.0] for name in ("reward_std", "policy")}
 
     result = runs_of("ragen2-gradient", curves).results[-1]
     assert scalar_of(result, "policy-rise") == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "verdict"), [([50.0] * 12, "smaller"), ([50.0, 20.0], "not run")]
-)
+@pytest.mark.parametrize(("tokens", "verdict"), [([50.0] * 12, "smaller"), ([50.0, 20.0], "not run")])
 def test_what_does_not_change_is_not_said_to_shrink(tokens, verdict):
     curves = {"success": [0.5] * len(tokens), "reply_tokens": tokens}
     what, results = results_of("figure11", {}, seeds=9, curves=curves)
@@ -313,9 +303,7 @@ def test_what_does_not_change_is_not_said_to_shrink(tokens, verdict):
 def test_few_runs_that_end_alike_are_not_enough_evidence():
     """Deviations that reach 0 and peaks at 100% or 0% are no facts about the method."""
     for seeds, verdict in ((3, "undecided"), (6, "supported")):
-        shrinks = runs_of(
-            "ragen2-filters", lambda _: {"reward_std": [1.0] * 5 + [0.0] * 5}, seeds=seeds
-        )
+        shrinks = runs_of("ragen2-filters", lambda _: {"reward_std": [1.0] * 5 + [0.0] * 5}, seeds=seeds)
         peaks = runs_of(
             "figure5",
             lambda t: {"validation/success": [float(t.cell == "starpo-ppo")] * 9},
@@ -371,9 +359,7 @@ def test_a_change_far_below_the_papers_is_smaller(ends, verdict):
 
     def curves(task):
         noise = 2.5 * ((task.seed or 0) - 2.5)  # between seeds, about 50 tokens
-        return {
-            "reply_tokens": [50.0] * 5 + [ends + noise * (ends == 50) + 0.1 * (task.seed or 0)] * 5
-        }
+        return {"reply_tokens": [50.0] * 5 + [ends + noise * (ends == 50) + 0.1 * (task.seed or 0)] * 5}
 
     found = judged("figure11", "Replies get shorter on Bandit", runs_of("figure11", curves))
     assert (found.verdict, found.paper) == (verdict, "-73% (thought)")

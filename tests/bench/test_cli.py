@@ -514,9 +514,7 @@ def test_what_needs_no_torch_works_without_it(tmp_path):
 def test_the_shell_completes_games_and_agents(typed, found):
     asked = {"_RAGEN_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"ragen {typed}"}
     command = [sys.executable, "-m", "ragen_bench"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **asked}, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **asked}, check=False)
     assert set(re.findall(r'"([\w:]+)"', done.stdout.replace("\\", ""))) == found
 
 
@@ -577,9 +575,7 @@ def test_a_model_saved_the_old_way_is_played(tiny, tmp_path):
 
 
 def test_aliases_that_stand_for_gigabytes_are_read_in_no_time(tmp_path, capsys):
-    lines = ["a0: &a0 [x]"] + [
-        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40)
-    ]
+    lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40)]
     path = tmp_path / "suite.yaml"
     path.write_text("\n".join([*lines, "loop: &loop [*loop]"]))
     assert main(["bench", "--suite", str(path), "--out", str(tmp_path / "run")]) == 2

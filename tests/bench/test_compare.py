@@ -258,9 +258,7 @@ def test_settings_that_differ_far_behind_their_beginning_are_noticed(tmp_path, c
         assert main(["bench", "--suite", str(path), "--agent", "oracle", "--out", str(out)]) == 0
         runs.append(str(out))
     assert main(["compare", *runs]) == 2
-    assert "was played under different settings in the two runs: symbols is" in (
-        capsys.readouterr().err
-    )
+    assert "was played under different settings in the two runs: symbols is" in (capsys.readouterr().err)
 
 
 def test_settings_of_requests_that_differ_are_named(tmp_path, capsys):
@@ -289,6 +287,4 @@ def test_settings_of_requests_that_differ_are_named(tmp_path, capsys):
     with EndpointServer() as server:
         warm = play("warm model", "--temperature", "1")
     _, notes = compare(capsys, f"{plain}:openai:m", f"{warm}:openai:m")
-    assert (
-        "the runs have different decoding settings: temperature is 0.5 in A and 1.0 in B" in notes
-    )
+    assert "the runs have different decoding settings: temperature is 0.5 in A and 1.0 in B" in notes

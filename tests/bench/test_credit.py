@@ -80,9 +80,7 @@ def test_values_are_those_of_all_continuations(codec):
     for trajectory in played:
         env.reset(seed=5, options={})
         for number, turn in enumerate(trajectory.turns):
-            exact = fmean(
-                _earned(env, plan) for plan in itertools.product(MOVES, repeat=3 - number)
-            )
+            exact = fmean(_earned(env, plan) for plan in itertools.product(MOVES, repeat=3 - number))
             place = Place(0, trajectory.member if number else 0, number)
             mean, error = fmean(worth[place].halves), worth[place].error
             assert abs(mean - exact) <= 4 * error + 1e-9
@@ -129,9 +127,7 @@ def synthetic(assigned):
         halves = (worth + draw(0, 1), worth + draw(0, 1))
         given = {"it": assigned(worth, group * 4 + member)}
         found.append(
-            AuditedTurn(
-                group, member, turn, 0.0, 0.0, (0.0, 0.0), halves, 0.0, 0.7, min(0, worth), given
-            )
+            AuditedTurn(group, member, turn, 0.0, 0.0, (0.0, 0.0), halves, 0.0, 0.7, min(0, worth), given)
         )
     return found
 
@@ -195,18 +191,14 @@ def test_one_number_for_an_episode_says_nothing_within_it():
 def test_a_small_audit_is_consistent(tiny, game):
     plan = Plan(GAMES[game], str(tiny), 2, 2, copies=2, critic_iterations=1, max_tokens=12)
     turns = audit(plan)
-    assert {(turn.group, turn.member) for turn in turns} == set(
-        itertools.product(range(2), range(2))
-    )
+    assert {(turn.group, turn.member) for turn in turns} == set(itertools.product(range(2), range(2)))
     for turn in turns:
         episode = [t for t in turns if (t.group, t.member) == (turn.group, turn.member)]
         assert [t.turn for t in episode] == list(range(len(episode)))
         assert episode[-1].after == (0, 0)
         assert turn.to_go == pytest.approx(sum(t.reward for t in episode[turn.turn :]))
         assert len({round(t.assigned["grpo"], 5) for t in episode}) == 1
-        assert AuditedTurn.from_dict(turn.as_dict()).advantage == pytest.approx(
-            turn.advantage, abs=1e-5
-        )
+        assert AuditedTurn.from_dict(turn.as_dict()).advantage == pytest.approx(turn.advantage, abs=1e-5)
     assert "turns of 4 episodes on 2 levels" in summary(turns)
 
 

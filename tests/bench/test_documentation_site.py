@@ -30,9 +30,7 @@ def site(tmp_path_factory):
         str(out),
     ]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     return out
@@ -127,9 +125,7 @@ def test_search_finds_a_page_from_the_local_disk(width, site):
         page.keyboard.press("/")  # opens the search
         page.keyboard.type("echo trap", delay=60)
         page.wait_for_selector(".md-search-result__link")
-        assert "training.html" in page.locator(".md-search-result__link").first.get_attribute(
-            "href"
-        )
+        assert "training.html" in page.locator(".md-search-result__link").first.get_attribute("href")
         browser.close()
 
 

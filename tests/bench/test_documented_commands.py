@@ -153,9 +153,7 @@ def test_a_comment_before_a_block_says_why_it_does_not_run(shell):
 
 
 def test_commands_are_read_as_a_shell_reads_them():
-    found = commands(
-        "A=1 ragen show \\\n  'a b'  # or so\ncd x && make test\n# only words\nB='c d'\n"
-    )
+    found = commands("A=1 ragen show \\\n  'a b'  # or so\ncd x && make test\n# only words\nB='c d'\n")
     assert [command.words for command in found] == [
         ["ragen", "show", "a b"], ["cd", "x"], ["make", "test"], [],
     ]  # fmt: skip

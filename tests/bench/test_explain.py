@@ -46,8 +46,7 @@ def answer(*names):
 def play(game, policy, count=1, index=0, **settings):
     """Return the ledgers of episodes of one test level under independent draws of the game's chance."""
     specs = [
-        EpisodeSpec("T", f"ragen/{game}Text-v0", index, "test", noise, 0, settings)
-        for noise in range(count)
+        EpisodeSpec("T", f"ragen/{game}Text-v0", index, "test", noise, 0, settings) for noise in range(count)
     ]
     return [ledger(episode) for episode in play_batch(specs, policy, 0)]
 
@@ -85,8 +84,7 @@ def test_a_box_in_a_corner_is_a_deadlock_and_idling_an_overrun():
         blunder
         for index in range(40)
         for each in play("Sokoban", CONTROLS["random"](), index=index)
-        if (blunder := each.lost_at) is not None
-        and each.decisions[blunder].blunder == Blunder.DEADLOCK
+        if (blunder := each.lost_at) is not None and each.decisions[blunder].blunder == Blunder.DEADLOCK
     ]
     assert lost
 
@@ -140,9 +138,7 @@ def test_a_run_is_explained(tmp_path, capsys):
     rows = {(r["game"], r["agent"]): r for r in json.loads(capsys.readouterr().out)["rows"]}
     assert rows["Sokoban", "oracle"]["regret"] == 0
     assert rows["Sokoban", "random"]["blunders"] == 1 - rows["Sokoban", "random"]["success"]
-    assert rows["FrozenLake", "oracle"]["corrected"] == pytest.approx(
-        rows["FrozenLake", "oracle"]["optimal"]
-    )
+    assert rows["FrozenLake", "oracle"]["corrected"] == pytest.approx(rows["FrozenLake", "oracle"]["optimal"])
     assert main(["explain", out]) == 0
     said = capsys.readouterr().out
     assert "turns of random to look at first:" in said
@@ -220,9 +216,7 @@ def test_episodes_that_exceeded_the_context_count_in_success_only(played, capsys
     ("agent", "hidden"),
     [("models:lost", "luck-corrected % [95% CI]"), ("models:talker", "success %")],
 )
-def test_a_narrow_table_keeps_the_success_of_all_episodes(
-    played, capsys, monkeypatch, agent, hidden
-):
+def test_a_narrow_table_keeps_the_success_of_all_episodes(played, capsys, monkeypatch, agent, hidden):
     out = played(agent)
     for name, value in {"COLUMNS": "80", "FORCE_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
@@ -278,9 +272,7 @@ def test_the_wide_table_of_a_run_has_the_columns_of_its_decisions(tmp_path, caps
         assert main([*command, "--format", "json"]) == 0
         tables.append(json.loads(capsys.readouterr().out)["rows"])
     for one, other in zip(*tables, strict=True):
-        assert all(
-            one[name] == other[name] for name in ("agent", "corrected", "regret", "blunders")
-        )
+        assert all(one[name] == other[name] for name in ("agent", "corrected", "regret", "blunders"))
     assert main(["show", out, "--wide"]) == 0
     assert "luck-corrected %" in capsys.readouterr().out
     assert main(["show", out]) == 0

@@ -65,9 +65,7 @@ def test_a_new_game_passes_its_own_tests(words, tmp_path):
     assert "newgame" not in "".join(p.read_text("utf-8") for p in package.rglob("*.py")).lower()
 
 
-@pytest.mark.parametrize(
-    "name", ["Tower", "x", "9lives", "class", "json", "numpy", "ragen", "../up"]
-)
+@pytest.mark.parametrize("name", ["Tower", "x", "9lives", "class", "json", "numpy", "ragen", "../up"])
 def test_wrong_names_write_nothing(name, tmp_path, capsys):
     with pytest.raises(RagenError, match="name is"):
         new_game(name, tmp_path / "there")
@@ -129,9 +127,7 @@ def test_an_installed_game_is_trained_on(installed, tmp_path):
     done = ragen("train", "tall-tower", "--out", str(out), *SMALL, path=installed)
     assert done.returncode == 0, done.stderr
     assert "game: tall_tower/TallTowerText-v0" in (out / "config.yaml").read_text()
-    (metrics,) = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][
-        -1:
-    ]
+    (metrics,) = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][-1:]
     assert 0 <= metrics["validation/success"] <= 1
     assert (out / "best" / "model.safetensors").is_file()
     gone = ragen("train", "tall-tower", "--out", str(tmp_path / "other"), *SMALL)
@@ -169,10 +165,7 @@ def test_a_file_that_registers_nothing_is_named(tmp_path):
     words = ("bench", "--game", "mine/ForgotText-v0", "--agent", "random")
     done = ragen("--import", "forgot.py", *words, cwd=tmp_path)
     assert done.returncode == 2
-    assert (
-        "forgot.py was imported, but does not register it with ragen_envs.register_game"
-        in done.stderr
-    )
+    assert "forgot.py was imported, but does not register it with ragen_envs.register_game" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "broken.py"])
@@ -223,8 +216,5 @@ def test_a_broken_package_is_reported_and_skipped(tmp_path):
     (folder / "entry_points.txt").write_text("[ragen.games]\nchess = no_such_module:GAME\n")
     done = ragen("games", path=str(tmp_path))
     assert done.returncode == 0
-    assert (
-        "warning: could not load game 'chess' of broken: No module named 'no_such_module'"
-        in done.stderr
-    )
+    assert "warning: could not load game 'chess' of broken: No module named 'no_such_module'" in done.stderr
     assert "ragen/Sokoban-v0" in done.stdout

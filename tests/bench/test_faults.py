@@ -47,11 +47,7 @@ def campaign(share):
 def timeless(found):
     """A record without what depends on the clock."""
     if isinstance(found, dict):
-        return {
-            k: timeless(v)
-            for k, v in found.items()
-            if k != "seconds" and not k.startswith("seconds/")
-        }
+        return {k: timeless(v) for k, v in found.items() if k != "seconds" and not k.startswith("seconds/")}
     return [timeless(each) for each in found] if isinstance(found, list) else found
 
 
@@ -166,9 +162,7 @@ def calm_endpoint(tmp_path_factory):
 def spent(out):
     """How many answers the run has counted."""
     path = out / "usage.jsonl"
-    lines = [
-        json.loads(line) for line in whole_lines(out, "usage.jsonl").get(path, b"").splitlines()
-    ]
+    lines = [json.loads(line) for line in whole_lines(out, "usage.jsonl").get(path, b"").splitlines()]
     assert all(line["prompt_tokens"] + line["reply_tokens"] == ANSWER for line in lines)
     return len(lines)
 
@@ -227,9 +221,7 @@ def test_a_benchmark_of_an_endpoint_survives(starts, share, kinds, seed, calm_en
     assert 0 <= paid.total() + useless - spent(out) <= unknown
     again = sum(count - 1 for body, count in paid.items() if '"Hello"' not in body)
     assert again <= unknown
-    assert not any(
-        KEY.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    )
+    assert not any(KEY.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 # --- matches -------------------------------------------------------------------------------------
@@ -278,9 +270,7 @@ def calm_training(tiny, tmp_path_factory):
 
 
 def left_by(out):
-    metrics = [
-        timeless(json.loads(line)) for line in (out / "metrics.jsonl").read_text().splitlines()
-    ]
+    metrics = [timeless(json.loads(line)) for line in (out / "metrics.jsonl").read_text().splitlines()]
     last = out / "checkpoints/000003"
     weights = [(last / name).read_bytes() for name in ("model.safetensors", "trainer.safetensors")]
     return metrics, weights

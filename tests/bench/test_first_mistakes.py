@@ -10,9 +10,7 @@ from training_runs import trainer
 
 @pytest.mark.parametrize("command", ["show", "verify", "explain"])
 def test_a_training_run_is_told_from_a_run_of_an_agent(command, tiny, tmp_path, capsys):
-    trainer(
-        tmp_path / "run", {"game": "ragen/BanditText-v0", "model": str(tiny), "iterations": 1}
-    ).run()
+    trainer(tmp_path / "run", {"game": "ragen/BanditText-v0", "model": str(tiny), "iterations": 1}).run()
     capsys.readouterr()
     assert main([command, str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
@@ -46,8 +44,7 @@ def test_a_file_that_is_not_there_is_no_unknown_name(arguments, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     assert (
-        capsys.readouterr().err
-        == f"error: there is no file '{arguments[1 + (arguments[0] == 'bench')]}'\n"
+        capsys.readouterr().err == f"error: there is no file '{arguments[1 + (arguments[0] == 'bench')]}'\n"
     )
 
 
@@ -72,10 +69,7 @@ def test_where_an_agent_failed_is_shown_once(tmp_path, monkeypatch, capsys):
 def test_leaderboards_are_looked_for_in_a_checkout(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["leaderboard", "check"]) == 2
-    assert (
-        "run the command in a checkout, or name the folder with --entries"
-        in capsys.readouterr().err
-    )
+    assert "run the command in a checkout, or name the folder with --entries" in capsys.readouterr().err
 
 
 def test_the_help_of_agents_is_whole_at_80_columns(monkeypatch, capsys):

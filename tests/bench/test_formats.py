@@ -7,9 +7,7 @@ import pytest
 from ragen_bench.console.formats import Format, Grid, interval, number, print_table
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [(10.625, 10.625000000000002), (-0.075, -0.07500000000000001)]
-)
+@pytest.mark.parametrize(("one", "other"), [(10.625, 10.625000000000002), (-0.075, -0.07500000000000001)])
 def test_sums_in_another_order_look_alike(one, other):
     assert f"{one:.2f}" != f"{other:.2f}"
     assert number(one) == number(other)
@@ -48,9 +46,7 @@ def test_a_table_is_set_tighter_before_columns_are_left_out(columns, lost, capsy
         (30, ["x         50.0          1 s", "[1.0, 99.0]  against 2 s"]),
     ],
 )
-def test_intervals_get_lines_of_their_own_before_a_table_is_too_wide(
-    columns, lines, capsys, monkeypatch
-):
+def test_intervals_get_lines_of_their_own_before_a_table_is_too_wide(columns, lines, capsys, monkeypatch):
     terminal(monkeypatch, columns)
     grid = Grid(["a", "%", "s"], [["x", "50.0 [1.0, 99.0]", "1 s against 2 s"]], left=1)
     assert [line.strip() for line in lines_shown(grid, capsys)[2:]] == lines

@@ -46,9 +46,7 @@ def test_seeds_added_to_up_to_three_are_no_second_look(seeds, level):
 
     claim = "StarPO with group-relative advantages improves, then collapses on Bandit"
     runs = runs_of("figure5", curves, PAPERS, seeds=seeds)
-    stored = [
-        r.model_copy(update={"seeds": seeds}) for r in runs.results if r.task.seed is not None
-    ]
+    stored = [r.model_copy(update={"seeds": seeds}) for r in runs.results if r.task.seed is not None]
     found = judged("figure5", claim, Runs(runs.sweep, stored))
     assert found.ours.startswith(f"{seeds} of {seeds} runs")
     assert found.seeds_needed == next(n for n in range(1, 99) if 2.0 ** (1 - n) <= level)
@@ -109,8 +107,7 @@ def test_runs_without_the_number_are_needed_too():
         return of
 
     all_, half = (
-        judged("ragen2-filters", SHRINKS, runs_of("ragen2-filters", curves(n), seeds=6 * n))
-        for n in (1, 2)
+        judged("ragen2-filters", SHRINKS, runs_of("ragen2-filters", curves(n), seeds=6 * n)) for n in (1, 2)
     )
     assert half.ours == all_.ours + " in 6 of 12 runs"
     assert half.verdict == all_.verdict == "undecided"
@@ -196,8 +193,7 @@ def test_further_runs_and_their_time_are_those_that_are_missing():
     what = load_plain("figure10")
     run = SweepRun(what.load_sweep(), Choice(), Path("nowhere"), None)
     states = [
-        s._replace(result=make_result(s.task) if s.task.cell != "rollouts-5" else None)
-        for s in run.states()
+        s._replace(result=make_result(s.task) if s.task.cell != "rollouts-5" else None) for s in run.states()
     ]
     results = [s.result for s in states if s.result is not None]
     verdicts = judge(what, Runs(sweep_of(what), results))
@@ -220,9 +216,7 @@ def test_runs_without_times_are_no_further_times():
 
     def timed(task):
         seconds = 4.0 + 1.8 * (task.cell == "all") + (task.seed or 0) % 6
-        return {"success": [0.5] * 9} | (
-            {"seconds/total": [seconds] * 9} if (task.seed or 0) < 6 else {}
-        )
+        return {"success": [0.5] * 9} | ({"seconds/total": [seconds] * 9} if (task.seed or 0) < 6 else {})
 
     states = [s._replace(result=make_result(s.task, curves=timed(s.task))) for s in run.states()]
     verdicts = judge(what, Runs(sweep_of(what), [s.result for s in states]))

@@ -64,9 +64,7 @@ def test_the_mean_within_replies_pulls_on_lengths_and_a_constant_does_not():
     assert constant[1:].abs().max() < 1e-12
 
 
-@pytest.mark.parametrize(
-    "bandit", [(0.15, 1.0, 0.1, 0.5), (0.15, 1.0, 0.25, 0.2), (0.2, 2.0, 0.05, 0.8)]
-)
+@pytest.mark.parametrize("bandit", [(0.15, 1.0, 0.1, 0.5), (0.15, 1.0, 0.25, 0.2), (0.2, 2.0, 0.05, 0.8)])
 def test_the_filter_seeks_risk_as_the_closed_form_says(bandit):
     sure, jackpot, chance, take = bandit
     problem = gamble(sure, jackpot, chance, take, prompts=2)
@@ -75,9 +73,7 @@ def test_the_filter_seeks_risk_as_the_closed_form_says(bandit):
         method = Method("dr-grpo", filter=kind, ratio=0.5, longest=1)
         found = float(moments(problem, 2, method).mean.sum())
         assert found == pytest.approx(expected)
-    assert (
-        filtered > 2 * plain or take > 0.5
-    )  # then most kept groups hold no sure arm to compare with
+    assert filtered > 2 * plain or take > 0.5  # then most kept groups hold no sure arm to compare with
 
 
 def test_with_a_third_of_the_groups_kept_the_worse_arm_is_sought():

@@ -67,9 +67,7 @@ def test_the_interval_covers_the_horizon():
 
 
 def test_horizons_beyond_the_levels():
-    every, none = (
-        half_horizon(LENGTHS, solved, np.full(20, 4)) for solved in (np.full(20, 4), np.zeros(20))
-    )
+    every, none = (half_horizon(LENGTHS, solved, np.full(20, 4)) for solved in (np.full(20, 4), np.zeros(20)))
     assert every.estimate == every.high == math.inf
     assert every.low > 98
     assert none.estimate == none.low == 0

@@ -269,9 +269,7 @@ def test_bad_lines_are_named(entry, line, named, rejected):
             "config.suite.tasks.Sokoban",
         ),
         (
-            lambda e: e["config"]["suite"]["tasks"]["Bandit"].update(
-                settings={"demonstrations": 2}
-            ),
+            lambda e: e["config"]["suite"]["tasks"]["Bandit"].update(settings={"demonstrations": 2}),
             "alike for all games",
         ),
         (
@@ -374,9 +372,7 @@ def test_token_counts_are_bounded(entry, field, value, rejected):
     assert "line 6" in rejected(entry)
 
 
-def test_an_entry_that_breaks_the_check_does_not_hide_the_others(
-    entry, tmp_path, capsys, monkeypatch
-):
+def test_an_entry_that_breaks_the_check_does_not_hide_the_others(entry, tmp_path, capsys, monkeypatch):
 
     other = small_copy("noop", tmp_path)
     real = check.read_entry
@@ -407,10 +403,7 @@ def test_two_titles_that_look_alike_are_refused(entry, tmp_path, capsys, alike):
     change(second, lambda e: e["about"].update(title=alike))
     assert main(["leaderboard", "check", str(first), str(second)]) == 1
     assert "looks like that of 'first'" in capsys.readouterr().err
-    assert (
-        main(["leaderboard", "build", "--entries", str(tmp_path), "--out", str(tmp_path / "s")])
-        == 2
-    )
+    assert main(["leaderboard", "build", "--entries", str(tmp_path), "--out", str(tmp_path / "s")]) == 2
 
 
 @pytest.mark.parametrize("error", ["RequestFailedError: no", None])
@@ -429,9 +422,7 @@ def test_cells_cannot_be_formulas(tmp_path):
     import pandas as pd
     from ragen_bench.leaderboard.site import write_table
 
-    write_table(
-        tmp_path, "t", pd.DataFrame({"title": ["=1+1", "@x", "fine", "-2"], "n": [-1, 2, 3, 4]})
-    )
+    write_table(tmp_path, "t", pd.DataFrame({"title": ["=1+1", "@x", "fine", "-2"], "n": [-1, 2, 3, 4]}))
     assert (tmp_path / "t.csv").read_text() == "title,n\n'=1+1,-1\n'@x,2\nfine,3\n'-2,4\n"
     assert list(pd.read_parquet(tmp_path / "t.parquet")["title"]) == ["=1+1", "@x", "fine", "-2"]
 
@@ -454,9 +445,7 @@ def test_a_word_of_several_scripts_is_refused(entry, title, letter, rejected):
     assert letter in rejected(entry)
 
 
-@pytest.mark.parametrize(
-    "title", ["\u041c\u043e\u0434\u0435\u043b\u044c 7B", "KL-\u03b2 é", "模型 A"]
-)
+@pytest.mark.parametrize("title", ["\u041c\u043e\u0434\u0435\u043b\u044c 7B", "KL-\u03b2 é", "模型 A"])
 def test_words_of_one_script_each_are_accepted(entry, title):
     change(entry, lambda e: e["about"].update(title=title))
     assert read_entry(entry).entry.about.title == title

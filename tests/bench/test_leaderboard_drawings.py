@@ -17,9 +17,7 @@ def test_drawings_name_the_best_of_many():
     bars = sorted(line["points"][0]["x"] for line in plot.lines)
     assert all(b - a >= 4.9 for a, b in itertools.pairwise(bars))
     scores = [
-        Standing(
-            name, titles[name], False, k, False, {"reply_tokens": 10.0 + k, "score": -float(k)}
-        )
+        Standing(name, titles[name], False, k, False, {"reply_tokens": 10.0 + k, "score": -float(k)})
         for k, name in enumerate(names)
     ]
     named = [point for point in tokens_plot(scores).points if "label" in point]

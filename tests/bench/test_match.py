@@ -95,9 +95,7 @@ def test_everyone_meets_everyone_on_every_seat_and_the_same_levels(played):
                     wanted[own] = one
                     assert tuple(wanted) in lineups
         for level in range(LEVELS):
-            there = {
-                m["instance"]["level"] for key, m in matches.items() if key[::2] == (task, level)
-            }
+            there = {m["instance"]["level"] for key, m in matches.items() if key[::2] == (task, level)}
             assert len(there) == 1
 
 
@@ -404,9 +402,7 @@ def test_mistakes_are_named_and_write_nothing(command, message, tmp_path, monkey
 
 def test_an_oracle_that_cannot_play_is_named_before_anything_is_played(tmp_path, capsys):
     task = {"env": "ragen/frozen_lake_race_text-v0", "settings": {"players": 3}}
-    (tmp_path / "s.yaml").write_text(
-        yaml.safe_dump({"name": "s", "version": 1, "tasks": {"T": task}})
-    )
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({"name": "s", "version": 1, "tasks": {"T": task}}))
     command = ["match", "--suite", str(tmp_path / "s.yaml"), "--episodes", "2"]
     assert main([*command, "--agent", "oracle", "--out", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err

@@ -94,16 +94,12 @@ def slow_variance(a, b):
         rows, columns = [mean(r) for r in side], [mean(c) for c in zip(*side, strict=True)]
         grand = mean(rows)
         rest = math.fsum(
-            (side[s][i] - rows[s] - columns[i] + grand) ** 2
-            for s in range(len(side))
-            for i in range(n)
+            (side[s][i] - rows[s] - columns[i] + grand) ** 2 for s in range(len(side)) for i in range(n)
         ) / ((len(side) - 1) * (n - 1))
         error = rest / (len(side) * n)
         seeds_part += max(variance(rows) / len(side), error)
         chance += error
-    gaps = [
-        mean(x) - mean(y) for x, y in zip(zip(*a, strict=True), zip(*b, strict=True), strict=True)
-    ]
+    gaps = [mean(x) - mean(y) for x, y in zip(zip(*a, strict=True), zip(*b, strict=True), strict=True)]
     return seeds_part, max(variance(gaps) / n - chance, 0.0)
 
 
@@ -112,9 +108,7 @@ def test_the_variance_is_that_of_an_independent_slow_version():
     for _ in range(20):
         a, b = runs(rng, 3, 12, 0.5, 1), runs(rng, 4, 12, 0.5, 1)
         variance = mixed_effects_difference(a, b).variance
-        assert (variance.seeds, variance.levels) == pytest.approx(
-            slow_variance(a.tolist(), b.tolist())
-        )
+        assert (variance.seeds, variance.levels) == pytest.approx(slow_variance(a.tolist(), b.tolist()))
 
 
 def test_one_seed_each_is_the_exact_test_of_mcnemar():

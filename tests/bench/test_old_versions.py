@@ -36,9 +36,7 @@ def run(tmp_path_factory):
 def test_a_run_is_refused_in_a_line(run, command, fails):
     before = {path.name: path.read_bytes() for path in run.iterdir()}
     arguments = [*BENCH, "--out", run] if command == "bench" else [command, run]
-    assert f"is a run of suite version {OLD}, but this is suite version {SUITE_VERSION}" in fails(
-        *arguments
-    )
+    assert f"is a run of suite version {OLD}, but this is suite version {SUITE_VERSION}" in fails(*arguments)
     assert before == {path.name: path.read_bytes() for path in run.iterdir()}
 
 

@@ -132,10 +132,7 @@ def test_any_registered_id_can_be_named(tmp_path, monkeypatch, capsys):
 
 
 def test_wrong_names_are_explained(capsys):
-    assert (
-        main(["bench", "--game", "CliffWalking-v1", "--agent", "random", "--setting", "colour=1"])
-        == 2
-    )
+    assert main(["bench", "--game", "CliffWalking-v1", "--agent", "random", "--setting", "colour=1"]) == 2
     error = capsys.readouterr().err
     assert "unknown setting 'colour'; known are max_turns" in error
     assert "actions, describe, rules, success" in error

@@ -8,9 +8,7 @@ from ragen_bench.training.train_settings import make_train_config
 from ragen_bench.training_sweeps.sweep_config import load_sweep
 from ragen_bench.training_sweeps.tasks import Choice, plan
 
-LEVELS = (
-    "; short\n#####\n#@$.#\n#####\n\n; spare box\n#######\n#@ $ .#\n# $   #\n#     #\n#######\n"
-)
+LEVELS = "; short\n#####\n#@$.#\n#####\n\n; spare box\n#######\n#@ $ .#\n# $   #\n#     #\n#######\n"
 TEXTS = ["#####/#PXO#/#####", "#######/#P_X_O#/#_X___#/#_____#/#######"]
 NOTE = "Sokoban: 2 levels of your own, not of the suite"
 CONTROLS = ("--agent", "random", "--agent", "oracle")

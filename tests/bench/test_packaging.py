@@ -94,9 +94,7 @@ def test_a_user_s_checker_reads_the_types_of_the_install(checker, tmp_path):
         text=True,
         check=False,
     )
-    errors = [
-        line for line in done.stdout.splitlines() if " error: " in line or " - error:" in line
-    ]
+    errors = [line for line in done.stdout.splitlines() if " error: " in line or " - error:" in line]
     assert len(errors) == 1, done.stdout + done.stderr
     assert '"Run"' in errors[0]
     assert '"int"' in errors[0]

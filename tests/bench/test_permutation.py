@@ -91,8 +91,7 @@ def test_holms_family_error_holds_for_runs_that_collapse():
     wrong = 0
     for _ in range(300):
         ps = [
-            mixed_effects_difference(collapsing(rng, 5, 32), collapsing(rng, 5, 32)).p_value
-            for _ in range(5)
+            mixed_effects_difference(collapsing(rng, 5, 32), collapsing(rng, 5, 32)).p_value for _ in range(5)
         ]
         wrong += min(holm(ps)) <= 0.05
     assert wrong / 300 <= 0.08

@@ -57,9 +57,7 @@ def test_what_is_no_number_of_points_is_named(option, value, capsys):
     assert f"{option} is '{value}'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("rate", "points", "levels"), [(0.05, 5, 256), (0.2, 10, 128), (0.6, 8, 256)]
-)
+@pytest.mark.parametrize(("rate", "points", "levels"), [(0.05, 5, 256), (0.2, 10, 128), (0.6, 8, 256)])
 def test_the_power_of_two_fixed_models_is_that_of_the_test_that_compares_them(rate, points, levels):
     correlation, better = 0.3, rate + points / 100
     both = rate * better + correlation * math.sqrt(rate * (1 - rate) * better * (1 - better))
@@ -75,9 +73,7 @@ def test_the_power_of_two_fixed_models_is_that_of_the_test_that_compares_them(ra
     assert design.power(points / 100) == pytest.approx(found / 3000, abs=0.03)
 
 
-@pytest.mark.parametrize(
-    ("seeds", "alpha", "effect"), [(5, 0.025, 3.8), (6, 0.01, 4.2), (7, 0.0028, 4.7)]
-)
+@pytest.mark.parametrize(("seeds", "alpha", "effect"), [(5, 0.025, 3.8), (6, 0.01, 4.2), (7, 0.0028, 4.7)])
 def test_power_near_the_smallest_p_is_that_of_both_tests(seeds, alpha, effect):
     """In standard errors; Student's test alone would promise about 80%."""
     rng = np.random.default_rng(2)

@@ -135,9 +135,7 @@ def test_a_measure_that_begins_at_its_largest_value_cannot_show_a_rise():
             "success": list(rng.random(40)),
         }
         _, results = results_of("ragen2-information", {}, curves=curves)
-        verdict = verdict_on(
-            "ragen2-information", "RAGEN-2: mutual information goes with success", results
-        )
+        verdict = verdict_on("ragen2-information", "RAGEN-2: mutual information goes with success", results)
         assert ("of its largest value" in verdict.premise) is not enough
 
 

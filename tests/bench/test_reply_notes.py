@@ -97,9 +97,7 @@ def test_worked_examples_are_not_recommended_to_who_has_them(play):
 
 def test_replies_that_are_all_reasoning_are_named(play):
     shown = play("silent", 4)
-    assert re.search(
-        r"(\d+) of \1 replies of talkers:silent are empty, with all of the text in", shown
-    )
+    assert re.search(r"(\d+) of \1 replies of talkers:silent are empty, with all of the text in", shown)
     assert 'example of that text: "I would go Left."' in shown
     assert "demonstrations" not in shown
 
@@ -128,9 +126,7 @@ def test_thoughts_that_a_setting_forbids_are_not_met_with_worked_examples(play):
 
 def test_worked_examples_on_the_bandits_come_with_a_warning(play):
     shown = play("fenced", 4, game="Bandit")
-    assert (
-        "shows the model how to reply; on the bandits, worked examples reveal the answer" in shown
-    )
+    assert "shows the model how to reply; on the bandits, worked examples reveal the answer" in shown
 
 
 def test_an_example_of_too_many_actions_says_how_many_were_allowed(play):

@@ -46,10 +46,7 @@ def test_tables_show_exact_controls_where_they_are_known():
 
     def known(result):
         changed = {
-            agent: {
-                test: o.model_copy(update={"random": 0.25, "optimal": 0.75})
-                for test, o in tests.items()
-            }
+            agent: {test: o.model_copy(update={"random": 0.25, "optimal": 0.75}) for test, o in tests.items()}
             for agent, tests in result.outcomes.items()
         }
         return result.model_copy(update={"outcomes": changed})
@@ -57,9 +54,7 @@ def test_tables_show_exact_controls_where_they_are_known():
     def shown(found):
         grid = table_grid(tabulate(what.columns, what.paper, Runs(sweep_of(what), found)))
         place = grid.header.index("random / initial\n/ optimum %")
-        return {row[place].split(" / ")[0] for row in grid.rows}, grid.rows[0][place].split(" / ")[
-            2
-        ]
+        return {row[place].split(" / ")[0] for row in grid.rows}, grid.rows[0][place].split(" / ")[2]
 
     assert shown([known(r) for r in results]) == ({"25.0"}, "75.0")
     sampled, optimum = shown(results)
@@ -68,9 +63,7 @@ def test_tables_show_exact_controls_where_they_are_known():
 
 
 def test_cells_of_a_family_share_a_colour_and_no_two_lines_look_alike():
-    drawn = {
-        what.sweep for what in map(load_reproduction, bundled_reproductions()) if not what.phase
-    }
+    drawn = {what.sweep for what in map(load_reproduction, bundled_reproductions()) if not what.phase}
     for sweep in map(load_sweep, drawn):
         styles = line_styles(sweep)
         assert len({(colour, str(dash)) for colour, dash in styles.values()}) == len(sweep.cells)
@@ -160,9 +153,7 @@ def test_kept_results_are_reused_and_written_as_files(kept, capsys):
     ):
         assert text in shown
     written = {path.name for path in (kept / "laptop").iterdir()}
-    assert written == {f"table4{end}" for end in (".csv", "-claims.csv", ".md", ".svg")} | {
-        "reasoning.jsonl"
-    }
+    assert written == {f"table4{end}" for end in (".csv", "-claims.csv", ".md", ".svg")} | {"reasoning.jsonl"}
     with (kept / "laptop/table4.csv").open() as file:
         rows = list(csv.DictReader(file))
     think = next(r for r in rows if r["row"] == "think" and r["test"] == "Sokoban")
@@ -269,9 +260,7 @@ def test_a_table_and_a_drawing_say_where_training_collapses(tmp_path, capsys):
     steps = {"optimizer_steps": [3.0] * 20}
     stays, falls = {"success": [0.5] * 20, **steps}, {"success": [0.5] * 10 + [0.1] * 10, **steps}
     always = dict.fromkeys(load_sweep("echo-trap").cells, 1.0)
-    what, steady = results_of(
-        "echo-trap", {**always, "starpo-s-rate4-few-steps": 0.0}, 2, curves=stays
-    )
+    what, steady = results_of("echo-trap", {**always, "starpo-s-rate4-few-steps": 0.0}, 2, curves=stays)
     _, fallen = results_of("echo-trap", {"starpo-rate4-few-steps": 0.0}, 2, curves=falls)
     chosen = [
         two if (one.task.cell, one.task.seed) == ("starpo-rate4-few-steps", 1) else one
@@ -448,8 +437,6 @@ def test_runs_of_another_sweep_are_named_and_not_taken_for_its_own(tmp_path, cap
     assert (folder / "laptop/filter.jsonl").read_bytes() == before
     text = (folder / "laptop/figure7.md").read_text()
     assert "grpo-all: the same runs as twin of the sweep algorithm" in text
-    saving = next(
-        line for line in text.splitlines() if "group-relative: keeping 25% saves" in line.lower()
-    )
+    saving = next(line for line in text.splitlines() if "group-relative: keeping 25% saves" in line.lower())
     assert "timed in other commands" in saving
     assert "undecided" in saving

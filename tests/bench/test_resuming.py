@@ -126,9 +126,7 @@ def test_versions_that_are_no_text_are_not_shown(version, run, capsys):
     path = run / "environment.json"
     now = json.loads(path.read_text())
     del now["digest"]
-    path.write_text(
-        json.dumps({**now, "continued_with": [{"packages": {"a": version}, "python": "3"}]})
-    )
+    path.write_text(json.dumps({**now, "continued_with": [{"packages": {"a": version}, "python": "3"}]}))
     assert main(["show", str(run)]) == 0
     assert "several versions" not in capsys.readouterr().out
     with pytest.raises(RagenError, match="cannot be read"):

@@ -46,9 +46,7 @@ def test_results_that_are_stored_at_once_are_all_there(tmp_path):
     for round_ in range(5):
         path = tmp_path / str(round_) / "sft.jsonl"
         at_once(lambda number, path=path: add_to_archive(path, results[number::4]), count=4)
-        assert sorted(r.task.path for r in read_archive(path)) == sorted(
-            r.task.path for r in results
-        )
+        assert sorted(r.task.path for r in read_archive(path)) == sorted(r.task.path for r in results)
 
 
 def small_task(folder, monkeypatch, episodes=4):

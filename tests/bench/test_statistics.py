@@ -183,9 +183,7 @@ def test_pass_k_against_all_subsets(attempts):
 @given(st.floats(0, 1), st.integers(1, 12), st.data())
 def test_pass_k_is_unbiased(rate, attempts, data):
     k = data.draw(st.integers(1, attempts))
-    weights = [
-        math.comb(attempts, c) * rate**c * (1 - rate) ** (attempts - c) for c in range(attempts + 1)
-    ]
+    weights = [math.comb(attempts, c) * rate**c * (1 - rate) ** (attempts - c) for c in range(attempts + 1)]
     some = sum(w * rs.pass_at_k(c, attempts, k) for c, w in enumerate(weights))
     every = sum(w * rs.pass_hat_k(c, attempts, k) for c, w in enumerate(weights))
     assert some == pytest.approx(1 - (1 - rate) ** k, abs=1e-9)
@@ -311,9 +309,7 @@ def all_sign_flips(differences):
     [[3.0, -1, 2, 5, -0.5, 4, 1, 2], [0.1, 0.2, -0.3, 0.1, 0.1], [1.0] * 10, [2.0], [0.0, 0.0]],
 )
 def test_paired_p_value_against_every_sign_flip(differences):
-    result = paired.paired_bootstrap(
-        differences, [0.0] * len(differences), resamples=20_000, seed=6
-    )
+    result = paired.paired_bootstrap(differences, [0.0] * len(differences), resamples=20_000, seed=6)
     assert result.p_value == pytest.approx(all_sign_flips(differences), abs=0.012)
     assert result.difference.estimate == pytest.approx(np.mean(differences))
 

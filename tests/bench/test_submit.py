@@ -98,9 +98,7 @@ def test_an_entry_keeps_the_curves_of_its_training(run, tmp_path):
 def test_curves_are_kept_by_the_entrys_name_and_not_the_agents(run, tmp_path, monkeypatch):
     entries, kept = tmp_path / "entries", []
     monkeypatch.setattr(submission, "submit", lambda *given: kept.append(given[2]) or tmp_path)
-    change(
-        small_copy("starter", entries), lambda entry: entry.update(training={"success": [0.5, 0.5]})
-    )
+    change(small_copy("starter", entries), lambda entry: entry.update(training={"success": [0.5, 0.5]}))
     words = about(tmp_path, name="starter", trained_on=[])
     arguments = ["--about", words, "--entries", str(entries), "--replace"]
     assert main(["submit", f"{run}:random", *arguments]) == 0
@@ -117,9 +115,7 @@ def test_what_cannot_be_submitted_is_named(run, tmp_path, capsys):
     assert "'random' played" in fails(str(run), "--about", about(tmp_path))
     assert "--about" in fails(str(run))
     assert "unknown option 'tilte'" in fails(str(run), "--about", about(tmp_path, tilte="x"))
-    assert "links" in fails(
-        str(run), "--about", about(tmp_path, links={"x": "javascript:alert(1)"})
-    )
+    assert "links" in fails(str(run), "--about", about(tmp_path, links={"x": "javascript:alert(1)"}))
     missing = str(tmp_path / "nothere.yaml")
     assert f"there is no file '{missing}'" in fails(str(run), "--about", missing)
     assert (
@@ -257,9 +253,7 @@ def test_an_entry_says_what_an_endpoint_was_asked(run, tmp_path):
     assert 'seed 0, stop ["\\n", "it\'s"], every request merged with {"temperature": 2.0' in page
     assert "acts by tool calls</dd>" in page
     command = page[page.index("ragen bench --agent") :].partition("</code></dd>")[0]
-    said = subprocess.run(
-        ["bash", "-c", rf"printf '%s\0' {command}"], capture_output=True, text=True
-    )
+    said = subprocess.run(["bash", "-c", rf"printf '%s\0' {command}"], capture_output=True, text=True)
     words = said.stdout.split("\0")[:-1]
     assert words[3:6] == ["openai:MODEL", "--base-url", "URL"]
     assert words[-7:-3] == ["--stop", "\n", "--stop", "it's"]

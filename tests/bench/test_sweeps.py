@@ -79,12 +79,8 @@ def test_slips_are_those_of_the_same_level_in_every_orientation():
             if abs(down) == abs(right):
                 return Reply(format_reply([], "no"))
             vertical = abs(down) > abs(right)
-            name = (
-                ("Down" if down > 0 else "Up") if vertical else ("Right" if right > 0 else "Left")
-            )
-            return Reply(
-                format_reply([env.names[env.face.actions(env.unwrapped).index(name)]], "go")
-            )
+            name = ("Down" if down > 0 else "Up") if vertical else ("Right" if right > 0 else "Left")
+            return Reply(format_reply([env.names[env.face.actions(env.unwrapped).index(name)]], "go"))
 
     run = rb.sweep("diversity", Straight("straight", towards), games="FrozenLake", episodes=12)
     shares = run.shares().set_index("source")

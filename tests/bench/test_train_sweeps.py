@@ -61,9 +61,7 @@ def test_a_sweep_trains_with_an_imported_estimator(tiny, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     cells = {"a": {}, "zero": {"train": {"advantage": {"estimator": "my-zero"}}}}
     sweep = small_sweep(tmp_path, 1, cells=cells)
-    done = main(
-        ["--import", "my_zero.py", *command(sweep, tiny, tmp_path / "out", "--format", "json")]
-    )
+    done = main(["--import", "my_zero.py", *command(sweep, tiny, tmp_path / "out", "--format", "json")])
     assert done == 0
     assert "zero" in capsys.readouterr().out
 
@@ -265,9 +263,7 @@ def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):
 
 @pytest.mark.parametrize("sweep", [name for name in bundled_sweeps() if name != "slip"])
 def test_how_long_a_sweep_takes_is_known_before_it_begins(sweep, tmp_path, capsys):
-    assert (
-        main(["train-sweep", sweep, "--dry-run", "--out", str(tmp_path), "--format", "json"]) == 0
-    )
+    assert main(["train-sweep", sweep, "--dry-run", "--out", str(tmp_path), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["notes"][0].startswith("about ")
 
 
@@ -297,9 +293,7 @@ def test_what_does_not_exist_is_named(capsys):
 
 def test_what_no_task_could_begin_with_is_refused_before_any_work(tmp_path, capsys):
     out = tmp_path / "out"
-    assert (
-        main(["train-sweep", "filter", "--model", "/nowhere", "--dry-run", "--out", str(out)]) == 2
-    )
+    assert main(["train-sweep", "filter", "--model", "/nowhere", "--dry-run", "--out", str(out)]) == 2
     assert "model is '/nowhere'" in capsys.readouterr().err
     path = small_sweep(tmp_path, cells={"a": {"settings": {"max_turn": 2}}})
     assert main(["train-sweep", str(path), "--dry-run", "--out", str(out)]) == 2
@@ -361,9 +355,7 @@ def test_a_killed_sweep_leaves_no_process_and_goes_on(tiny, tmp_path, capsys):
 
     stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     capsys.readouterr()
-    assert (
-        main([*arguments, "--format", "json"]) == 0
-    )  # nothing is left to do, and nothing is touched
+    assert main([*arguments, "--format", "json"]) == 0  # nothing is left to do, and nothing is touched
     rows = {row["row"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     assert set(rows) == {
         "a", "random", "oracle", "initial", "random (exact)", "optimum (exact)",
@@ -436,15 +428,11 @@ def test_what_another_sweep_has_done_is_not_done_again():
     assert not matching(done, tasks)
     assert not borrowed(done, plan(shares, replace(sokoban, quick=True)))
     assert not borrowed([make_result(task) for task in tasks], tasks)  # those are its own
-    other = [
-        r.model_copy(update={"task": r.task.model_copy(update={"suite_version": 0})}) for r in done
-    ]
+    other = [r.model_copy(update={"task": r.task.model_copy(update={"suite_version": 0})}) for r in done]
     assert not borrowed(other, tasks)
 
 
-@pytest.mark.parametrize(
-    ("setting", "counts"), [({"max_model_len": 128}, True), ({"cache_gib": 1.0}, False)]
-)
+@pytest.mark.parametrize(("setting", "counts"), [({"max_model_len": 128}, True), ({"cache_gib": 1.0}, False)])
 def test_a_length_that_is_given_is_part_of_the_experiment(setting, counts):
     """It may end conversations; the default and the memory of vLLM do not."""
     task = plan(load_sweep("clip-kl"), Choice(seeds=1))[-1]
@@ -477,9 +465,7 @@ def test_a_result_serves_a_task_with_fewer_tests_and_no_other():
     task = next(t for t in plan(sweep, Choice()) if t.seed == 0)
     suite = task.suite
     fewer = {name: suite.tasks[name] for name in list(suite.tasks)[:2]}
-    narrow = task.model_copy(
-        update={"sweep": "mine", "suite": suite.model_copy(update={"tasks": fewer})}
-    )
+    narrow = task.model_copy(update={"sweep": "mine", "suite": suite.model_copy(update={"tasks": fewer})})
     (found,) = borrowed([make_result(task)], [narrow]).values()
     assert found.result.task == narrow
     assert {tuple(tests) for tests in found.result.outcomes.values()} == {tuple(fewer)}
@@ -550,9 +536,7 @@ def test_a_sweep_outlives_a_machine(cluster, tiny, tmp_path):
     assert all(found[path].outcomes == same[path].outcomes for path in found)
 
 
-def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(
-    tiny, tmp_path, monkeypatch, capsys
-):
+def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(tiny, tmp_path, monkeypatch, capsys):
     machine = {"Alive": True, "Resources": {"CPU": 4.0, "GPU": 1.0}}
     monkeypatch.setattr(ray_cluster, "_connected", lambda: SimpleNamespace(nodes=lambda: [machine]))
     out = tmp_path / "out"

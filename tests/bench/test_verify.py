@@ -390,9 +390,7 @@ def test_checksums_that_no_interruption_cuts_are_rejected(run, count, capsys):
     """Episodes of several agents are never written together."""
     without_checksums(run, count)
     error = rejected(run, capsys)
-    assert (
-        f"episodes.jsonl line {25 - count}: episodes.sha256 ends before the last {count}" in error
-    )
+    assert f"episodes.jsonl line {25 - count}: episodes.sha256 ends before the last {count}" in error
 
 
 def test_a_write_is_of_few_episodes(tmp_path, capsys):

@@ -42,9 +42,7 @@ def shown(pages, agent, game):
 def test_every_agent_and_game_has_a_page_and_links_lead_somewhere(pages):
     found = sorted(str(path.relative_to(pages)) for path in pages.glob("episodes/*/*.html"))
     games = ("Bandit", "FrozenLake", "Sokoban")
-    assert found == sorted(
-        f"episodes/{a}/{g}.html" for a in ("0-random", "1-oracle") for g in games
-    )
+    assert found == sorted(f"episodes/{a}/{g}.html" for a in ("0-random", "1-oracle") for g in games)
     for page in pages.rglob("*.html"):
         links = re.findall(r'(?:href|src|value)="([^"#]+\.(?:html|css|js|svg))', page.read_text())
         assert links
@@ -357,9 +355,7 @@ def test_a_level_that_only_one_run_has_gives_way_to_a_common_one(page, both):
         page.frame_locator(f"#{side}-page").locator("#heading", has_text="Level 0: ").wait_for()
 
 
-@pytest.mark.parametrize(
-    "path", ["index.html", "episodes/0-random/FrozenLake.html", "beside/Sokoban.html"]
-)
+@pytest.mark.parametrize("path", ["index.html", "episodes/0-random/FrozenLake.html", "beside/Sokoban.html"])
 def test_pages_fit_a_phone(page, pages, path):
     page.set_viewport_size({"width": 400, "height": 740})
     page.goto(f"file://{pages}/{path}")

@@ -53,9 +53,7 @@ def test_every_seat_of_a_match_is_a_conversation(match, match_pages):
     records = [json.loads(line) for line in (match / "episodes.jsonl").read_text().splitlines()]
     found = data_of(match_pages)
     assert len(found) == sum(len(record["seats"]) for record in records)
-    said = sorted(
-        m["content"] for each in found for m in each["messages"] if m["role"] == "assistant"
-    )
+    said = sorted(m["content"] for each in found for m in each["messages"] if m["role"] == "assistant")
     assert said == sorted(t["reply"] for r in records for s in r["seats"] for t in s["turns"])
 
 

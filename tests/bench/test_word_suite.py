@@ -123,9 +123,7 @@ def test_rules_of_the_shop_play_the_shop_only(tmp_path, capsys):
     assert "what webshop-first-hit got wrong on WebShop, in % of the episodes: option 100%" in shown
     assert main(["verify", str(tmp_path / "shop")]) == 0
     capsys.readouterr()
-    main(
-        ["bench", "--game", "Bandit", *agents[:2], "--episodes", "2", "--out", str(tmp_path / "x")]
-    )
+    main(["bench", "--game", "Bandit", *agents[:2], "--episodes", "2", "--out", str(tmp_path / "x")])
     shown = capsys.readouterr()
     assert "the agent 'webshop-first-hit' plays WebShop only" in shown.out + shown.err
 
@@ -143,8 +141,6 @@ def test_rules_of_the_shop_play_the_shop_only(tmp_path, capsys):
 def test_the_rule_chooses_what_the_instruction_names_in_whole_words(values, asked, chosen):
     shop = WebShopEnv(products=50)
     shop.reset(seed=0)
-    shop.goal = replace(
-        shop.goal, instruction=f"Find me a thing, with kind: {asked}, for 20 dollars."
-    )
+    shop.goal = replace(shop.goal, instruction=f"Find me a thing, with kind: {asked}, for 20 dollars.")
     shop.page = Page(query="", product=replace(shop.goal.product, options=(("kind", values),)))
     assert RulePolicy()._action(shop) == f"click[{chosen}]"

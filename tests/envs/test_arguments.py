@@ -108,9 +108,7 @@ def test_weights_of_the_reward(value):
 def test_render_modes(env_id):
     make = gym.envs.registration.load_env_creator(gym.spec(env_id).entry_point)
     for mode in ("foo", ["ansi"]):
-        with pytest.raises(
-            RagenError, match=r"render_mode is .* one of None, ansi, (html, )?rgb_array"
-        ):
+        with pytest.raises(RagenError, match=r"render_mode is .* one of None, ansi, (html, )?rgb_array"):
             make(**gym.spec(env_id).kwargs, render_mode=mode)
     with pytest.raises(RagenError, match="render_mode is"):
         gym.make(env_id, render_mode="foo")
@@ -169,9 +167,7 @@ def test_games_for_several_players(game, field, value):
 
 @pytest.mark.parametrize("env_id", TABLES)
 def test_human_rendering_prints_the_text(env_id, capsys):
-    shown, text = (
-        pettingzoo.make("parallel", env_id, render_mode=mode) for mode in ("human", "ansi")
-    )
+    shown, text = (pettingzoo.make("parallel", env_id, render_mode=mode) for mode in ("human", "ansi"))
     shown.reset(seed=0)
     text.reset(seed=0)
     assert shown.render() is None

@@ -148,9 +148,7 @@ def test_bandits():
     [{}, {"max_turns": 2, "actions_per_turn": 3}, {"max_turns": 9, "actions_per_turn": 1}],
     ids=["default", "two turns", "single actions"],
 )
-@pytest.mark.parametrize(
-    "game", ["SokobanText", "FrozenLakeText", "FrozenLakeDeterministicText", "CubeText"]
-)
+@pytest.mark.parametrize("game", ["SokobanText", "FrozenLakeText", "FrozenLakeDeterministicText", "CubeText"])
 def test_the_random_policy_earns_what_the_baseline_says(game, settings_):
     keywords = {"scramble": 2} if game == "CubeText" else {}
     env = make(f"ragen/{game}-v0", **settings_, **keywords)

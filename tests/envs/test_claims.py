@@ -49,9 +49,7 @@ def test_the_oracles_thoughts_are_true(name):
         _, actions, thought, claims = told(name, seed)
         assert all(claim.true is not False for claim in claims), claims
         assert all(thought[claim.start : claim.end] == claim.stated for claim in claims)
-        before, after = (
-            line in thought for line in game(name).text.claim_lines(*told(name, seed)[:2])
-        )
+        before, after = (line in thought for line in game(name).text.claim_lines(*told(name, seed)[:2]))
         assert before
         assert after
         if name not in ("Bandit", "BanditRev", "BanditTrap"):
@@ -101,9 +99,7 @@ def slow_place(env):
     """Return where player and boxes are, read from the text of the state."""
     lines = dict(
         line.split(": ", 1)
-        for line in env.text.observation(
-            env, COORDINATES, env.text.vocabularies["standard"]
-        ).splitlines()
+        for line in env.text.observation(env, COORDINATES, env.text.vocabularies["standard"]).splitlines()
         if re.match(r"[a-z]+: ", line)
     )
     return {k: sorted(re.findall(r"\d+, \d+", v)) for k, v in lines.items()}
@@ -189,9 +185,7 @@ def test_a_plan_ends_where_it_can_no_longer_be_followed(thought, true):
 def test_claims_of_a_reply_have_their_place_in_it_and_count_executed_actions():
     env = make("ragen/SokobanText-v0", level=["#####", "#PXO#", "#___#", "#####"])
     env.reset(seed=0)
-    reply = (
-        "<think>Box 1 1. 5 Down to 2 1. 4 Up to 2 1.</think><answer>Down || Up || Right</answer>"
-    )
+    reply = "<think>Box 1 1. 5 Down to 2 1. 4 Up to 2 1.</think><answer>Down || Up || Right</answer>"
     claims = env.claims(reply)
     assert [(reply[c.start : c.end], c.true, c.fact) for c in claims] == [
         ("Box 1 1", False, "box 1 2"),
@@ -207,9 +201,7 @@ def test_other_names_of_actions_are_read():
     level = ["#####", "#PXO#", "#___#", "#####"]
     env = make("ragen/SokobanText-v0", level=level, action_names={"Down": "Right", "Right": "East"})
     env.reset(seed=0)
-    claims = env.claims(
-        "<think>5 East to 1 2. 4 Right to 2 2</think><answer>East || Right</answer>"
-    )
+    claims = env.claims("<think>5 East to 1 2. 4 Right to 2 2</think><answer>East || Right</answer>")
     assert [(claim.true, claim.fact) for claim in claims] == [
         (True, "East to 1 2, box to 1 3"), (False, "Right blocked"),
     ]  # fmt: skip
@@ -219,10 +211,7 @@ def test_other_names_of_actions_are_read():
 def test_the_setting_claims_asks_for_two_lines_and_shows_them_filled():
     env = make("ragen/SokobanText-v0", claims=True, demonstrations=1)
     prompt, _ = env.reset(seed=0)
-    assert (
-        "<think>player: row column; box: row column; target: row column\nyour reasoning\nafter:"
-        in prompt
-    )
+    assert "<think>player: row column; box: row column; target: row column\nyour reasoning\nafter:" in prompt
     reply = env.examples[0].reply
     assert re.search(
         r"<think>player: \d \d; box: \d \d; target: \d \d\nMy plan: .*\nafter: player \d \d", reply

@@ -133,9 +133,7 @@ def test_read_only_install(tmp_path):
     outputs = [process.communicate()[0].split() for process in
                [start_playing(package, home), start_playing(package, home)]]  # fmt: skip
     outputs.append(start_playing(package, home).communicate()[0].split())
-    outputs.append(
-        start_playing(package, package / "ragen_envs" / "__init__.py").communicate()[0].split()
-    )
+    outputs.append(start_playing(package, package / "ragen_envs" / "__init__.py").communicate()[0].split())
     expected = [str(n) for n in gym.make_vec(BANDIT, num_envs=2).reset(seed=0)[0].ravel()]
     for output in outputs:
         assert output[0].startswith(str(package))

@@ -509,9 +509,7 @@ def test_settings_of_numpy_are_numbers():
     counts = {"max_turns": 3, "actions_per_turn": 2, "max_actions": 4, "history_turns": 2}
     plain = ConversationSettings(**counts, demonstrations=1, format_penalty=-0.5)
     given = {name: np.int64(count) for name, count in counts.items()}
-    made = ConversationSettings(
-        **given, demonstrations=np.uint8(1), format_penalty=np.float32(-0.5)
-    )
+    made = ConversationSettings(**given, demonstrations=np.uint8(1), format_penalty=np.float32(-0.5))
     assert made == plain
     assert json.dumps(made.to_dict()) == json.dumps(plain.to_dict())
 

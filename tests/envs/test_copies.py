@@ -61,9 +61,7 @@ def frozen(log):
 def play_vector(envs, steps, seed):
     rng = np.random.default_rng(seed)
     many = envs.num_envs
-    return [
-        frozen(envs.step(rng.integers(envs.single_action_space.n, size=many))) for _ in range(steps)
-    ]
+    return [frozen(envs.step(rng.integers(envs.single_action_space.n, size=many))) for _ in range(steps)]
 
 
 @pytest.mark.slow

@@ -123,9 +123,7 @@ def test_the_game_ends_with_one_number():
     assert (reward, ended, info["success"]) == (0.0, True, False)
 
 
-@pytest.mark.parametrize(
-    "level", ["60", "60: 3", "3: 3 7", "0: 3 7", "60: 3 x", "60:3 7", "5: 0 5"]
-)
+@pytest.mark.parametrize("level", ["60", "60: 3", "3: 3 7", "0: 3 7", "60: 3 x", "60:3 7", "5: 0 5"])
 def test_bad_levels(level):
     with pytest.raises(InstanceError, match="level"):
         CountdownEnv(level=level)

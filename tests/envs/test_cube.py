@@ -64,9 +64,7 @@ class Slow:
 
     def look_in_a_mirror(self):
         swap = {"L": "R", "R": "L"}
-        self.faces = {
-            name: [self.faces[swap.get(name, name)][i] for i in (1, 0, 3, 2)] for name in "ULFRBD"
-        }
+        self.faces = {name: [self.faces[swap.get(name, name)][i] for i in (1, 0, 3, 2)] for name in "ULFRBD"}
         return self
 
     def text(self):

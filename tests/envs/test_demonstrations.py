@@ -91,8 +91,7 @@ def test_examples_are_training_levels_and_begin_with_different_actions(game):
     if isinstance(game_env, WordGameEnv):
         return  # every level has its own words
     firsts = [
-        parse_reply(example.reply, _names(env, example), 5, True).actions[0]
-        for example in env.examples
+        parse_reply(example.reply, _names(env, example), 5, True).actions[0] for example in env.examples
     ]
     counts = np.bincount(firsts, minlength=2)
     if "Bandit" in game:

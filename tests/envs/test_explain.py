@@ -34,10 +34,7 @@ def test_sokoban_tells_places_then_where_each_move_leads():
 def test_sokoban_tells_every_box_and_target():
     env = _game("Sokoban", ["######", "#PX_O#", "#__XO#", "######"])
     thought = explain(env, (1,), _turn(1))
-    assert (
-        "Box 1 2, 2 3. Target 1 4, 2 4. Limit for this turn: 1, counted down: 1 Down to 2 1."
-        in thought
-    )
+    assert "Box 1 2, 2 3. Target 1 4, 2 4. Limit for this turn: 1, counted down: 1 Down to 2 1." in thought
 
 
 def test_lake_stops_where_the_game_does():
@@ -83,9 +80,7 @@ def test_cube_counts_the_turns_that_are_left():
     env.reset(seed=3)
     best = solution(env.state)
     thought = explain(env, best, _turn(5))
-    assert thought.startswith(
-        f"Turns to solve it: {len(best)}. Limit for this turn: 5, counted down: 5 "
-    )
+    assert thought.startswith(f"Turns to solve it: {len(best)}. Limit for this turn: 5, counted down: 5 ")
     assert thought.endswith("leaves 0. Solved.")
     undone = explain(env, (best[0], best[0] ^ 1), _turn(5))
     assert f"leaves {len(best) - 1}. " in undone

@@ -225,8 +225,7 @@ class BruteForce:
                     after[there] = after.get(there, 0) + weight * chance
             where = after
         return sum(
-            weight * self.best(there, actions - len(run), turns - 1)
-            for there, weight in where.items()
+            weight * self.best(there, actions - len(run), turns - 1) for there, weight in where.items()
         )
 
 
@@ -244,9 +243,7 @@ def test_turn_budgets_against_brute_force(rows, budget):
         moved = list(brute.tiles.replace("S", "F"))
         moved[cell] = "S"
         width = len(rows[0])
-        env = FrozenLakeEnv(
-            level=["".join(moved[i : i + width]) for i in range(0, len(moved), width)]
-        )
+        env = FrozenLakeEnv(level=["".join(moved[i : i + width]) for i in range(0, len(moved), width)])
         env.reset(seed=0)
         advice = env.oracle(budget)
         best = brute.best(cell, budget.actions, budget.turns)
@@ -292,11 +289,7 @@ def test_dropping_dominated_runs_changes_no_value(per_turn, rate):
             advice = env.oracle(Budget(actions, turns, per_turn))
             best = reference.values(actions, turns)[env.position]
             assert advice.value == pytest.approx(best, abs=1e-10)
-            assert (
-                env.max_return(Budget(actions, turns, per_turn))
-                == advice.expected_return
-                == advice.value
-            )
+            assert env.max_return(Budget(actions, turns, per_turn)) == advice.expected_return == advice.value
 
 
 @pytest.mark.parametrize("per_turn", [10, 12])
@@ -430,9 +423,7 @@ def follow(env):
 @pytest.mark.parametrize("limits", [(5, 5, 10), (4, 2, 6), (10, 1, 10)])
 def test_value_is_the_success_of_following_the_oracle(limits):
     turns, per_turn, most = limits
-    env = ConversationWrapper(
-        FrozenLakeEnv(), max_turns=turns, actions_per_turn=per_turn, max_actions=most
-    )
+    env = ConversationWrapper(FrozenLakeEnv(), max_turns=turns, actions_per_turn=per_turn, max_actions=most)
     surplus = variance = 0.0
     for seed in range(8):
         for noise in range(50):

@@ -150,9 +150,7 @@ def test_split_defaults_to_train():
     assert env.unwrapped.instance.level == load_pack("sokoban-6x6-1", "train")[5].level
 
 
-@pytest.mark.parametrize(
-    ("env_id", "last"), [("ragen/Sokoban-v0", 1023), ("ragen/Bandit-v0", 1023)]
-)
+@pytest.mark.parametrize(("env_id", "last"), [("ragen/Sokoban-v0", 1023), ("ragen/Bandit-v0", 1023)])
 def test_index_out_of_range(env_id, last):
     env = gym.make(env_id)
     env.reset(options={"split": "test", "index": last})
@@ -173,9 +171,7 @@ def test_a_failed_reset_leaves_the_episode():
 
 
 def test_load_pack_names_the_splits():
-    with pytest.raises(
-        InstanceError, match="split is 'eval', but must be one of train, validation"
-    ):
+    with pytest.raises(InstanceError, match="split is 'eval', but must be one of train, validation"):
         load_pack("sokoban-6x6-1", "eval")
 
 
@@ -219,9 +215,7 @@ def test_one_changed_byte_is_refused(copied):
         load_pack("sokoban-6x6-1", "validation")
 
 
-BOARDS = nps.arrays(
-    np.uint8, st.tuples(st.integers(1, 8), st.integers(1, 8)), elements=st.integers(0, 6)
-)
+BOARDS = nps.arrays(np.uint8, st.tuples(st.integers(1, 8), st.integers(1, 8)), elements=st.integers(0, 6))
 
 
 def images(board):
@@ -366,9 +360,7 @@ def test_a_recipe_with_fewer_levels_than_asked_for_gives_all_of_them(monkeypatch
 @pytest.mark.parametrize("distribution", WITH_CHANCES)
 def test_chances_of_the_packs_are_exact(distribution, split):
     pack = load_pack(distribution, split)
-    for env_id in [
-        each for each in FROZEN if gym.make(each).unwrapped.distribution == distribution
-    ]:
+    for env_id in [each for each in FROZEN if gym.make(each).unwrapped.distribution == distribution]:
         env = gym.make(env_id).unwrapped
         for index in range(0, len(pack), len(pack) // 20):
             env.reset(options={"split": split, "index": index})

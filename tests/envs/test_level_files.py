@@ -82,9 +82,7 @@ def test_sokoban_files(write):
     ]  # fmt: skip
     assert on_targets.level == "#######/#S__X_#/#__+__#/#_____#/#######"
     (boxoban,) = SokobanEnv.read_levels(write(BOXOBAN))
-    assert boxoban.level.splitlines() == [
-        "/".join(["#" * 10, "#___######", "#_PX__O###"] + ["#" * 10] * 7)
-    ]
+    assert boxoban.level.splitlines() == ["/".join(["#" * 10, "#___######", "#_PX__O###"] + ["#" * 10] * 7)]
 
 
 def test_lake_files(write):

@@ -64,8 +64,7 @@ def slow_chance(codes, guesses):
         for code in codes:
             classes.setdefault(answer_to(guess, code), []).append(code)
         found = sum(
-            1 if answer == (4, 0) else slow_chance(part, guesses - 1)
-            for answer, part in classes.items()
+            1 if answer == (4, 0) else slow_chance(part, guesses - 1) for answer, part in classes.items()
         )
         best = max(best, found)
         if best == len(codes):

@@ -87,9 +87,7 @@ def test_the_numbers_of_all_walkers_fit_into_the_cell_of_the_goal():
     )
 
 
-@pytest.mark.parametrize(
-    "amount", ["0.0001234567@0.3333333", "1.234567e-300@1.234567e-300", "999999@1"]
-)
+@pytest.mark.parametrize("amount", ["0.0001234567@0.3333333", "1.234567e-300@1.234567e-300", "999999@1"])
 def test_any_payoff_stays_inside_the_stall(amount):
     level = f"A={amount}/B=1@1"
     env = parallel("ragen/bandit_market-v0", level=level, render_mode="rgb_array")
@@ -155,9 +153,7 @@ def test_a_reply_that_says_nothing_does_nothing_and_costs(env_id):
     one.reset(seed=2)
     other.reset(seed=2)
     idle = dict.fromkeys(one.agents, one.game.names[-1])
-    _, rewards, *_ = one.step(
-        {agent: format_reply([name], "I wait") for agent, name in idle.items()}
-    )
+    _, rewards, *_ = one.step({agent: format_reply([name], "I wait") for agent, name in idle.items()})
     told, costs, _, _, infos = other.step(dict.fromkeys(other.agents, "hm"))
     for agent in rewards:
         assert costs[agent] == pytest.approx(rewards[agent] - 0.1)

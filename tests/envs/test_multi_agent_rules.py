@@ -170,9 +170,7 @@ def test_coop_gives_up_where_a_box_is_lost():
     assert env.oracle(0).value == 0.0
     expected, total = env.oracle(0).expected_return, 0.0
     while env.agents:
-        _, rewards, *_ = env.step(
-            {each: env.oracle(env.seat_of(each)).action for each in env.agents}
-        )
+        _, rewards, *_ = env.step({each: env.oracle(env.seat_of(each)).action for each in env.agents})
         total += rewards["player_0"]
     assert total == pytest.approx(expected) == pytest.approx(-0.5)
 
@@ -182,24 +180,18 @@ def test_coop_gives_up_where_a_box_is_lost():
 TILES = st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=9, max_size=9)
 
 
-@given(
-    TILES, st.permutations(range(9)), st.lists(st.integers(0, 4), min_size=4, max_size=4), st.data()
-)
+@given(TILES, st.permutations(range(9)), st.lists(st.integers(0, 4), min_size=4, max_size=4), st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_seat_has_priority_and_a_tile_holds_one(tiles, cells, directions, data):
     positions = list(cells[:4])
     order = data.draw(st.permutations(range(4)))
     there = walk_all(tiles, ways(3, 3), positions, directions)
-    shuffled = walk_all(
-        tiles, ways(3, 3), [positions[i] for i in order], [directions[i] for i in order]
-    )
+    shuffled = walk_all(tiles, ways(3, 3), [positions[i] for i in order], [directions[i] for i in order])
     assert shuffled == [there[i] for i in order]
     frozen = [cell for cell in there if tiles[cell] == FROZEN]
     assert len(set(frozen)) == len(frozen)
     for here, after in zip(positions, there, strict=True):
-        assert after == here or (
-            tiles[here] == FROZEN and after in ways(3, 3)[4 * here : 4 * here + 4]
-        )
+        assert after == here or (tiles[here] == FROZEN and after in ways(3, 3)[4 * here : 4 * here + 4])
 
 
 @pytest.mark.parametrize(
@@ -222,9 +214,7 @@ def test_one_walker_walks_as_in_frozen_lake(tiles, position, action, draw):
         return
     direction = slipped(action, 1 / 3, draw)
     expected, *_ = walk_alone(tiles, ways(3, 3), position, direction)
-    assert walk_all(tiles, ways(3, 3), [position], [direction_of(action, 1 / 3, draw)]) == [
-        expected
-    ]
+    assert walk_all(tiles, ways(3, 3), [position], [direction_of(action, 1 / 3, draw)]) == [expected]
 
 
 def test_a_walker_slips_wherever_the_ice_turns_it_as_in_frozen_lake():
@@ -250,9 +240,7 @@ def test_all_start_equally_far_and_apart():
         assert len(set(env.positions)) == 3
         for position in env.positions:
             level = "/".join(
-                "".join("_OG"[t] if i != position else "P" for i, t in enumerate(env.tiles))[
-                    r : r + 5
-                ]
+                "".join("_OG"[t] if i != position else "P" for i, t in enumerate(env.tiles))[r : r + 5]
                 for r in range(0, 25, 5)
             )
             lake = gym.make("ragen/FrozenLake-v0", level=level.split("/"), success_rate=1.0)
@@ -307,9 +295,7 @@ def test_matrix_games_have_the_value_of_the_linear_programme(rows, columns, numb
 @example(2, 2, [1, 0, 0, 1] + [0] * 12, -10, 0)
 @example(2, 2, [3, 0, 0, 1] + [0] * 12, 12, 0)
 @settings(max_examples=150, deadline=None)
-def test_the_size_of_the_payoffs_does_not_change_the_equilibrium(
-    rows, columns, numbers, power, plus
-):
+def test_the_size_of_the_payoffs_does_not_change_the_equilibrium(rows, columns, numbers, power, plus):
     game = np.array(numbers[: rows * columns], float).reshape(1, rows, columns)
     scale = 10.0**power
     plain, scaled = matrix_games.solve(game), matrix_games.solve((game + plus) * scale)
@@ -349,11 +335,7 @@ def slow_value(env, positions, rounds):
     game = np.array(
         [
             [
-                sum(
-                    p * slow_value(env, s, rounds - 1)
-                    for p, s in outcomes(env, positions, (a, b))
-                    if p
-                )
+                sum(p * slow_value(env, s, rounds - 1) for p, s in outcomes(env, positions, (a, b)) if p)
                 for b in range(5)
             ]
             for a in range(5)
@@ -374,9 +356,7 @@ def slow_value(env, positions, rounds):
     ],
 )  # fmt: skip
 def test_race_oracle(level, success_rate, finish, rounds):
-    env = FrozenLakeRaceEnv(
-        level=level, success_rate=success_rate, finish=finish, max_cycles=rounds
-    )
+    env = FrozenLakeRaceEnv(level=level, success_rate=success_rate, finish=finish, max_cycles=rounds)
     env.reset(seed=0)
     value = slow_value(env, tuple(env.positions), rounds)
     expected = value if finish == ALL else (1 + value) / 2
@@ -467,8 +447,7 @@ def test_all_arms_in_use_pay_the_same_in_the_mixed_equilibrium(means, players):
     for mean, q in zip(means, mixed.chances, strict=True):
         others = players - 1
         by_counting = sum(
-            math.comb(others, k) * q**k * (1 - q) ** (others - k) * mean / (k + 1)
-            for k in range(others + 1)
+            math.comb(others, k) * q**k * (1 - q) ** (others - k) * mean / (k + 1) for k in range(others + 1)
         )
         assert expected_share(mean, players, q) == pytest.approx(by_counting, abs=1e-9)
         if q > 1e-6:

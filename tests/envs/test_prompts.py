@@ -65,9 +65,7 @@ def test_sokoban_coordinates(size):
 
 
 def test_lake_coordinates():
-    env = ConversationWrapper(
-        FrozenLakeEnv(size=(4, 6), p=0.6), observation="coordinates", max_turns=10
-    )
+    env = ConversationWrapper(FrozenLakeEnv(size=(4, 6), p=0.6), observation="coordinates", max_turns=10)
     for board, text in random_walk(env, 25):
         assert text.startswith("The board has 4 rows and 6 columns. ")
         assert coordinates(text) == {
@@ -214,9 +212,7 @@ def test_the_probabilities_of_slipping_add_up(rate):
 
 
 def test_thirds_are_fractions():
-    assert "probability 1/3, 90 degrees to its left with probability 1/3" in first_prompt(
-        FrozenLakeEnv()
-    )
+    assert "probability 1/3, 90 degrees to its left with probability 1/3" in first_prompt(FrozenLakeEnv())
     assert "always move in the chosen direction" in first_prompt(FrozenLakeEnv(success_rate=1))
 
 

@@ -116,14 +116,10 @@ def test_a_game_whose_id_is_taken_is_refused():
         register_game(replace(game))
         # The second one's own id is that of the first one's conversation.
         for other in (replace(game, summary="two"), replace(game, name="TakenText")):
-            with pytest.raises(
-                RagenError, match=r"registry_test/Taken\w*-v0 is registered already; choose"
-            ):
+            with pytest.raises(RagenError, match=r"registry_test/Taken\w*-v0 is registered already; choose"):
                 register_game(other)
         for name in ("Sokoban", "Mine"):
-            with pytest.raises(
-                RagenError, match=f"ragen/{name}-v0 is in the suite's own namespace"
-            ):
+            with pytest.raises(RagenError, match=f"ragen/{name}-v0 is in the suite's own namespace"):
                 register_game(replace(game, name=name, namespace="ragen"))
     finally:
         for each in set(gym.registry) - set(before):

@@ -77,6 +77,4 @@ def test_frozen_lake_gives_up_once(monkeypatch):
     env = FrozenLakeEnv(level=["SFFF", "FFFF", "FFFF", "FFFG"])
     env.reset(seed=0)
     calls = counting(monkeypatch, open_loop.OpenLoopOptimum, "_best_runs")
-    assert_asked_once(
-        calls, lambda: env.oracle(Budget(12, 2, 6)), "actions_per_turn is 6, too many"
-    )
+    assert_asked_once(calls, lambda: env.oracle(Budget(12, 2, 6)), "actions_per_turn is 6, too many")

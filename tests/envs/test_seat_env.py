@@ -22,9 +22,7 @@ class Nim(AECEnv):
         self.possible_agents = ["first", "second"]
         self.observation_spaces = dict.fromkeys(
             self.possible_agents,
-            gym.spaces.Dict(
-                observation=gym.spaces.Discrete(20), action_mask=gym.spaces.MultiBinary(3)
-            ),
+            gym.spaces.Dict(observation=gym.spaces.Discrete(20), action_mask=gym.spaces.MultiBinary(3)),
         )
         self.action_spaces = {agent: gym.spaces.Discrete(3) for agent in self.possible_agents}
         self.render_mode = None

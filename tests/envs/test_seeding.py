@@ -215,19 +215,13 @@ def test_compiled_sokoban_generator_agrees(name):
     for height, width, boxes in ((6, 6, 1), (9, 7, 4)):
         law = law_of(name, 10, height, width, boxes)
         weights = sokoban.search_weights(height, width)
-        plain = draw_rooms(
-            sokoban.attempt, lambda n: [0] * n, height, width, boxes, law, weights.tolist()
-        )
-        quick = draw_rooms(
-            fast, lambda n: np.zeros(n, np.int64), height, width, boxes, law, weights
-        )
+        plain = draw_rooms(sokoban.attempt, lambda n: [0] * n, height, width, boxes, law, weights.tolist())
+        quick = draw_rooms(fast, lambda n: np.zeros(n, np.int64), height, width, boxes, law, weights)
         assert quick == plain
 
 
 def test_compiled_lake_generator_agrees():
-    fast = compiled(
-        frozen_lake.attempt, advance=FAST_ADVANCE, below=FAST_BELOW, uniform=FAST_UNIFORM
-    )
+    fast = compiled(frozen_lake.attempt, advance=FAST_ADVANCE, below=FAST_BELOW, uniform=FAST_UNIFORM)
     plain_tiles, fast_tiles = bytearray(20), np.zeros(20, np.uint8)
     stream = new_stream("train", "map", 0)
     for _ in range(50):

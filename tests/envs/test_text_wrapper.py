@@ -107,9 +107,7 @@ def test_levels_are_seeds_of_one_split_and_noise_keeps_the_first_state():
     assert len(seeds) == 60
     assert all(len(splits) == 1 for splits in seeds.values())
     first = play(env, "1", "1", split="test")
-    assert (
-        play(env, "1", "1", split="test") == first == play(make(Counter()), "1", "1", split="test")
-    )
+    assert play(env, "1", "1", split="test") == first == play(make(Counter()), "1", "1", split="test")
     others = [play(env, "1", "1", split="test", noise=noise) for noise in range(1, 9)]
     assert all(other[0] == first[0] for other in others)
     assert len({other[1] for other in others}) > 1
@@ -177,10 +175,7 @@ def test_success_is_a_threshold_a_function_or_the_info():
     assert last(2, "1", "1") is True
     assert last(-1, "1") is False, "not before the end"
     assert last(-1, "3", "3", "3", "3") is True
-    assert (
-        last(lambda total, info: info.get("count", 0) >= 10 and total < 5, "3", "3", "3", "3")
-        is True
-    )
+    assert last(lambda total, info: info.get("count", 0) >= 10 and total < 5, "3", "3", "3", "3") is True
 
     class Told(Counter):
         def step(self, action):

@@ -67,8 +67,7 @@ def up_to_symmetry(cells):
 )
 def test_no_level_has_a_twin_in_another_split(distribution, change):
     games = [
-        {up_to_symmetry(change(row.level)) for row in load_pack(distribution, split)}
-        for split in SPLITS
+        {up_to_symmetry(change(row.level)) for row in load_pack(distribution, split)} for split in SPLITS
     ]
     assert len(set.union(*games)) == sum(map(len, games))
 

@@ -243,9 +243,7 @@ def test_boxes_and_walls_are_conserved():
         assert (np.isin(flat, (5, 6)).sum(1) == 1).all()
         active &= ~ended
         if ended.any():
-            first = np.where(
-                ended[:, None, None], envs.reset(options={"reset_mask": ended})[0], first
-            )
+            first = np.where(ended[:, None, None], envs.reset(options={"reset_mask": ended})[0], first)
 
 
 def lake_key(cells, height, width):
@@ -322,9 +320,7 @@ def test_integer_actions_of_any_type(dtype):
 @pytest.mark.parametrize("env_id", [SOKOBAN, LAKE, BANDIT])
 def test_observations_are_copies_unless_asked_otherwise(env_id):
     copying = gym.make_vec(env_id, num_envs=4, autoreset_mode="SameStep", max_episode_steps=1)
-    viewing = gym.make_vec(
-        env_id, num_envs=4, autoreset_mode="SameStep", max_episode_steps=1, copy=False
-    )
+    viewing = gym.make_vec(env_id, num_envs=4, autoreset_mode="SameStep", max_episode_steps=1, copy=False)
     copied, viewed = copying.reset(seed=0)[0], viewing.reset(seed=0)[0]
     kept = copied.copy()
     results = [envs.step(np.ones(4, np.int64)) for envs in (copying, viewing)]

@@ -23,9 +23,7 @@ COUNT, STEPS = 5, 40
 
 def pair(env_id, mode, kwargs):
     return [
-        gym.make_vec(
-            env_id, num_envs=COUNT, max_episode_steps=7, autoreset_mode=mode, copy=copy, **kwargs
-        )
+        gym.make_vec(env_id, num_envs=COUNT, max_episode_steps=7, autoreset_mode=mode, copy=copy, **kwargs)
         for copy in (True, False)
     ]
 

@@ -51,9 +51,7 @@ def test_a_wrong_action_stops_a_rollout_before_it_begins():
 def test_a_rollout_without_autoreset_is_refused():
     envs = gym.make_vec("ragen/Bandit-v0", num_envs=2, autoreset_mode=AutoresetMode.DISABLED)
     envs.reset(seed=0)
-    with pytest.raises(
-        RagenError, match="autoreset_mode is Disabled, but a rollout needs NextStep"
-    ):
+    with pytest.raises(RagenError, match="autoreset_mode is Disabled, but a rollout needs NextStep"):
         envs.rollout(np.zeros((1, 2), np.int64))
 
 
@@ -98,9 +96,7 @@ def test_threads_and_blocks_change_no_result(env_id, settings, mode):
             assert (first.rewards == np.stack([step[1] for step in steps])).all()
     row = rng.integers(stepped.single_action_space.n, size=count)
     after = [envs.step(row) for envs in (stepped, alone, shared)]
-    assert all(
-        (found[0] == after[0][0]).all() and (found[1] == after[0][1]).all() for found in after
-    )
+    assert all((found[0] == after[0][0]).all() and (found[1] == after[0][1]).all() for found in after)
 
 
 def test_threads_are_counted_from_one():

@@ -118,9 +118,7 @@ def test_splits_never_share_a_family():
 
 def slow_scores(shop, words):
     """Return BM25 as Robertson and Lucene write it, for words that need no stemming."""
-    texts = [
-        p.searchable.replace(",", " ").replace(":", " ").replace(".", " ").split() for p in shop
-    ]
+    texts = [p.searchable.replace(",", " ").replace(":", " ").replace(".", " ").split() for p in shop]
     mean = sum(map(len, texts)) / len(texts)
     scores = np.zeros(len(texts))
     for word in words:
@@ -224,9 +222,7 @@ def test_reasons(env, action, reason):
     assert env.legal(action).reason == reason
 
 
-@pytest.mark.parametrize(
-    "query", ["<script>alert(1)</script>", "a' OR 1=1", "\x00", "漢字", "[[]]"]
-)
+@pytest.mark.parametrize("query", ["<script>alert(1)</script>", "a' OR 1=1", "\x00", "漢字", "[[]]"])
 def test_hostile_queries_are_only_words(query):
     env = WebShopEnv(observation_mode="html")
     env.reset(seed=0)
@@ -275,12 +271,9 @@ def slow_score(goal, product, chosen):
     attributes = len(set(goal.attributes) & set(product.attributes))
     options = len({value for _, value in goal.options} & set(chosen.values()))
     if goal.similar:
-        attributes = sum(
-            a in prose or any(alike(a, b) for b in product.attributes) for a in goal.attributes
-        )
+        attributes = sum(a in prose or any(alike(a, b) for b in product.attributes) for a in goal.attributes)
         options = sum(
-            any(alike(asked_for(*option), named(own)) for own in chosen.values())
-            for option in goal.options
+            any(alike(asked_for(*option), named(own)) for own in chosen.values()) for option in goal.options
         )
     price = product.price <= goal.limit
     return kind * (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1)

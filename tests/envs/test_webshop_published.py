@@ -105,9 +105,7 @@ def test_human_instructions_come_first(folder):
     (folder / "items_human_ins.json").write_text(json.dumps(HUMAN))
     env, found = every_split(folder)
     (instruction,) = found
-    assert instruction.startswith(
-        "i need a large navy rain jacket that is waterproof, and price lower"
-    )
+    assert instruction.startswith("i need a large navy rain jacket that is waterproof, and price lower")
     assert env.goal.options == (("", "large"), ("", "navy | blue"))
 
 
@@ -295,9 +293,7 @@ def published_match(goal_option, bought):
 
     one, other = words(first_color(bought)), words(first_color(goal_option))
     both = " ".join(sorted(one & other))
-    mine, theirs = (
-        f"{both} {' '.join(sorted(rest))}".strip() for rest in (one - other, other - one)
-    )
+    mine, theirs = (f"{both} {' '.join(sorted(rest))}".strip() for rest in (one - other, other - one))
     if not one or not other:
         return False
     return max(ratio(both, mine), ratio(both, theirs), ratio(mine, theirs)) > 85
@@ -349,9 +345,7 @@ def test_one_value_may_count_for_several_options_asked_for(folder, seed):
     product = replace(product, options=options)
     asked = tuple((name, draw.choice(BEDS)) for name in ("color", "size", "style", "kind"))
     goal = replace(read_goals(folder)[0], product=product, options=asked, similar=True)
-    plan = best_plan(
-        Catalogue([product], (read_shop, (folder,)), published=True), goal, Page(), 100
-    )
+    plan = best_plan(Catalogue([product], (read_shop, (folder,)), published=True), goal, Page(), 100)
     assert plan.worth == pytest.approx(best_by_brute_force(goal, product))
 
 

@@ -124,9 +124,7 @@ def test_what_follows_the_end_of_the_game_is_not_checked():
     assert (result.executed, result.reward) == (("25 - 7", "18 + 8"), 1.0)
 
 
-@pytest.mark.parametrize(
-    ("invalid", "numbers"), [("penalise", (3, 8, 18)), ("discard", (3, 7, 8, 25))]
-)
+@pytest.mark.parametrize(("invalid", "numbers"), [("penalise", (3, 8, 18)), ("discard", (3, 7, 8, 25))])
 def test_the_rule_for_invalid_replies_holds(invalid, numbers):
     env, result = read("25 - 7 || no", invalid=invalid)
     assert env.unwrapped.numbers == numbers

@@ -80,9 +80,7 @@ def test_the_optimizer_takes_the_steps_of_a_cpu(device):
             for weight in weights:
                 weight.grad = (drawn(*weight.shape) * (step + 1)).to(place)
             optimizer.step()
-        assert all(
-            group["fused"] is (place.type == "cuda" or None) for group in optimizer.param_groups
-        )
+        assert all(group["fused"] is (place.type == "cuda" or None) for group in optimizer.param_groups)
         changed.append([weight.detach().cpu() for weight in weights])
     for ours, theirs in zip(*changed, strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)

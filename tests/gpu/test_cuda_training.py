@@ -48,9 +48,7 @@ def test_two_iterations_are_those_of_a_cpu(settings, tiny, tmp_path):
 @pytest.mark.parametrize("layer", [{}, {"lora": {"rank": 8, "alpha": 8}}], ids=["all", "lora"])
 def test_bfloat16_learns(layer, tiny, tmp_path):
     """The tokens that the engine drew are, to the trainer, about as likely."""
-    trainer(
-        tmp_path / "run", SMALL, {"model": str(tiny), "update": {"precision": "bfloat16"}}, layer
-    ).run()
+    trainer(tmp_path / "run", SMALL, {"model": str(tiny), "update": {"precision": "bfloat16"}}, layer).run()
     for line in lines(tmp_path / "run"):
         assert 0 < line["grad_norm"] < float("inf")
         assert line["skipped_steps"] == 0
@@ -92,8 +90,7 @@ def test_an_update_takes_what_was_planned(device, tmp_path):
     sizes = planning.Sizes(one.config, lambda: make(one.config.game), download=False)
     phases = sizes.on(planning.this_device())(one.config).phases
     planned = max(
-        sum(parts.values()) - parts.get("reserve", 0)
-        for parts in (phases["scores"], phases["update"])
+        sum(parts.values()) - parts.get("reserve", 0) for parts in (phases["scores"], phases["update"])
     )
     assert planned > 2**20
     if device.type == "cuda":
@@ -139,8 +136,6 @@ def starter_rows(device, starter):
             before = torch.cuda.memory_allocated()
         models(ids, mask | True, mask, size[1] // 2).logprobs.sum().backward()
         peak = torch.cuda.max_memory_allocated() - before if device.type == "cuda" else 0
-        return peak, float(
-            torch.nn.utils.get_total_norm([p.grad for p in models.policy_parameters()])
-        )
+        return peak, float(torch.nn.utils.get_total_norm([p.grad for p in models.policy_parameters()]))
 
     return measure

@@ -21,10 +21,7 @@ def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "run"
     games = [word for game in GAMES for word in ("--game", game)]
     agents = ["--agent", "random", "--agent", "oracle"]
-    assert (
-        main(["bench", *agents, *games, "--episodes", "8", "--attempts", "2", "--out", str(out)])
-        == 0
-    )
+    assert main(["bench", *agents, *games, "--episodes", "8", "--attempts", "2", "--out", str(out)]) == 0
     return out
 
 
@@ -35,10 +32,7 @@ def logs(run):
 
 
 def test_logs_hold_the_episodes_and_the_numbers_of_the_table(run, logs):
-    found = {
-        (log.eval.model, log.eval.task): log
-        for log in map(read_eval_log, list_eval_logs(str(logs)))
-    }
+    found = {(log.eval.model, log.eval.task): log for log in map(read_eval_log, list_eval_logs(str(logs)))}
     table = summarise(read_run(run)).set_index(["agent", "game"])
     assert set(found) == set(table.index)
     records = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
@@ -47,9 +41,7 @@ def test_logs_hold_the_episodes_and_the_numbers_of_the_table(run, logs):
                for e in records if (e["agent"], e["task"]) == (agent, game)}  # fmt: skip
         assert log.status == "success"
         assert len(log.samples) == len(own) == 16
-        assert sum(s.scores["success"].value for s in log.samples) == sum(
-            e["success"] for e in own.values()
-        )
+        assert sum(s.scores["success"].value for s in log.samples) == sum(e["success"] for e in own.values())
         metrics = log.results.scores[0].metrics
         for name in ("success", "score", "mean_return", "optimal_success"):
             assert metrics[name].value == pytest.approx(table.loc[(agent, game), name])
@@ -89,9 +81,7 @@ def test_the_viewer_lists_the_logs(logs):
     try:
         for _ in range(300):
             try:
-                with urllib.request.urlopen(
-                    f"http://127.0.0.1:{port}/api/logs", timeout=5
-                ) as answer:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/logs", timeout=5) as answer:
                     shown = answer.read().decode()
                 break
             except OSError:

@@ -40,9 +40,7 @@ _LAST_QUERY = (
     "{%- set ns = namespace(last=0) -%}{%- for m in messages -%}{%- if m.role == 'user' -%}"
     "{%- set ns.last = loop.index0 -%}{%- endif -%}{%- endfor -%}"
 )
-_SYSTEM_BY_DEFAULT = (
-    "{%% if messages[0].role != 'system' %%}<|im_start|>system\n%s<|im_end|>\n{%% endif %%}"
-)
+_SYSTEM_BY_DEFAULT = "{%% if messages[0].role != 'system' %%}<|im_start|>system\n%s<|im_end|>\n{%% endif %%}"
 
 CHATML = _CHATML % ("m.content", "")
 QWEN25 = _SYSTEM_BY_DEFAULT % "You are Qwen." + CHATML

@@ -9,9 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def git(*arguments, cwd=ROOT, **given):
-    done = subprocess.run(
-        ["git", *arguments], cwd=cwd, capture_output=True, text=True, check=True, **given
-    )
+    done = subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, check=True, **given)
     return done.stdout
 
 

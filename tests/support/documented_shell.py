@@ -104,9 +104,7 @@ class Shell:
         word = re.sub(r"^(URL|http://(localhost|127\.0\.0\.1):8000/v1)$", self._url, word)
         if re.match(r"RUN\b", word):
             word = re.sub("^RUN", str(self._latest_run(word.endswith("/best"))), word)
-        return (
-            word.replace("/shared", str(self.folder / "shared"), 1) if "/shared" in word else word
-        )
+        return word.replace("/shared", str(self.folder / "shared"), 1) if "/shared" in word else word
 
     def _latest_run(self, is_training):
         """Return the latest run, of training or of `ragen bench`, which is made if the page has none."""

@@ -42,9 +42,7 @@ class CorridorEnv(GameEnv):
     text = CorridorText()
     deterministic = True
 
-    def __init__(
-        self, length: int = 12, split: str = "train", render_mode: str | None = None
-    ) -> None:
+    def __init__(self, length: int = 12, split: str = "train", render_mode: str | None = None) -> None:
         super().__init__(split, render_mode)
         self.length = length
         self.distribution = f"corridor-{length}"

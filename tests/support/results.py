@@ -33,10 +33,7 @@ def make_result(task, rates=None, seed_sd=0.0, curves=None, number=0):
     else:
         shift = rng.normal(0, seed_sd)
         outcomes = {
-            "policy": {
-                test: outcome(rng, (rates or {}).get(test, 0.5) + shift)
-                for test in task.suite.tasks
-            }
+            "policy": {test: outcome(rng, (rates or {}).get(test, 0.5) + shift) for test in task.suite.tasks}
         }
     curves = curves or {"success": [0.2, 0.3, 0.4, 0.5], "seconds/total": [2.0] * 4}
     length = len(next(iter(curves.values())))

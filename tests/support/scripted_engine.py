@@ -14,9 +14,7 @@ class ScriptedEngine:
         stop_token_ids: Tokens that end a turn.
     """
 
-    def __init__(
-        self, write: Callable[[TokenRequest], list[int]], stop_token_ids: frozenset[int]
-    ) -> None:
+    def __init__(self, write: Callable[[TokenRequest], list[int]], stop_token_ids: frozenset[int]) -> None:
         self.version = 0
         self._write = write
         self._stop_token_ids = stop_token_ids

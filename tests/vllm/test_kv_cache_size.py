@@ -49,9 +49,7 @@ def specs(config, block, dtype):
         f"layer {i}": SlidingWindowSpec(**shape, sliding_window=config.sliding_window)
         if kind == "sliding_attention"
         else FullAttentionSpec(**shape)
-        for i, kind in enumerate(
-            getattr(config, "layer_types", None) or ["full"] * config.num_hidden_layers
-        )
+        for i, kind in enumerate(getattr(config, "layer_types", None) or ["full"] * config.num_hidden_layers)
     }
 
 
@@ -86,9 +84,7 @@ def test_one_sequence_fits_as_vllm_counts(name, block, length):
     groups = kv_cache_utils._get_kv_cache_groups_uniform_page_size(layers)
     page = next(iter(layers.values())).page_size_bytes
     block_bytes = max(len(group.layer_names) for group in groups) * page
-    wanted = sum(
-        -(-group.kv_cache_spec.max_memory_usage_bytes(settings(length)) // page) for group in groups
-    )
+    wanted = sum(-(-group.kv_cache_spec.max_memory_usage_bytes(settings(length)) // page) for group in groups)
     enough = KvCacheShape.of(SHAPES[name]).bytes_of("bfloat16", length)
     assert wanted * block_bytes <= enough - block_bytes  # one block is vLLM's own
     assert enough < 1.5 * wanted * block_bytes + 6 * block_bytes * len(groups)

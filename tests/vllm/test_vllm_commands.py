@@ -44,9 +44,7 @@ def test_greedy_episodes_are_those_of_the_transformers_agent(tmp_path):
     for episode in played:
         for turn in episode["turns"]:
             del turn["seconds"]
-    plain, ours = (
-        [e for e in played if (e["agent"] == "starter") == is_plain] for is_plain in (True, False)
-    )
+    plain, ours = ([e for e in played if (e["agent"] == "starter") == is_plain] for is_plain in (True, False))
     assert {e.pop("agent") for e in ours} == {f"vllm:{STARTER}"}
     assert {e.pop("agent") for e in plain} == {"starter"}
     assert plain == ours

@@ -51,9 +51,7 @@ def test_a_reply_depends_on_its_prompt_and_seed_alone(engine, codec):
 
 
 def test_prompts_that_are_longer_than_a_step_together_draw_from_their_seeds(engine, codec):
-    asked = [
-        TokenRequest(r.key, (r.ids * 9)[:400], r.seed, 1.0) for r in requests(codec, range(48))
-    ]
+    asked = [TokenRequest(r.key, (r.ids * 9)[:400], r.seed, 1.0) for r in requests(codec, range(48))]
     together = answers(engine, asked)
     assert together[40].ids == answers(engine, [asked[40]])[40].ids
 
@@ -125,18 +123,14 @@ def test_the_prefix_cache_would_show(engine, local, starter, codec, monkeypatch)
     """The control of the test before: with the cache left as it is, log-probabilities are wrong."""
     monkeypatch.setattr(local._engine, "reset_prefix_cache", lambda: True)
     found, expected = second_turns(engine, codec, starter)
-    assert any(
-        found[key].logprobs != pytest.approx(expected[key].logprobs, abs=1e-3) for key in found
-    )
+    assert any(found[key].logprobs != pytest.approx(expected[key].logprobs, abs=1e-3) for key in found)
     monkeypatch.undo()
     assert local._engine.reset_prefix_cache()
 
 
 def test_adapters_arrive_merged(engine, starter, codec):
     torch.manual_seed(0)
-    settings = peft.LoraConfig(
-        r=8, lora_alpha=16, target_modules="all-linear", init_lora_weights=False
-    )
+    settings = peft.LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", init_lora_weights=False)
     adapted = peft.get_peft_model(starter, settings).eval()
     engine.sync(adapted, 1)
     found = answers(engine, requests(codec, range(4), 0.0))

@@ -76,9 +76,7 @@ def whole(serving, tmp_path_factory):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_server_that_is_killed_in_an_iteration_and_comes_back(
-    processes, whole, serving, tmp_path
-):
+def test_a_server_that_is_killed_in_an_iteration_and_comes_back(processes, whole, serving, tmp_path):
     cut, said = tmp_path / "cut", tmp_path / "said"
     command = [*RAGEN, *map(str, arguments(cut, serving.url))]
     environment = None

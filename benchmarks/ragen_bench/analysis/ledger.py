@@ -101,9 +101,7 @@ class Ledger:
     @property
     def worst(self) -> int:
         """Number of the turn, from 0, with the largest regret; of equal ones the first."""
-        return max(
-            range(len(self.decisions)), key=lambda turn: (self.decisions[turn].regret, -turn)
-        )
+        return max(range(len(self.decisions)), key=lambda turn: (self.decisions[turn].regret, -turn))
 
     @property
     def wasted_tokens(self) -> int | None:
@@ -152,8 +150,7 @@ def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
         result = env.play(turn.reply, turn.cut_off)
         if action_texts(env.names, result.executed) != turn.executed:
             raise RagenError(
-                f"{episode.key}, turn {number}: the replayed reply differs from the record; "
-                "see ragen verify"
+                f"{episode.key}, turn {number}: the replayed reply differs from the record; see ragen verify"
             )
         after = float(bool(env.success)) if result.end is not None else env.oracle().value
         blunder = _blunder(env) if committed <= _ROUNDING < advice.value else None

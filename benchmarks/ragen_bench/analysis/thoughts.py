@@ -121,9 +121,7 @@ def compare_thoughts(checked: Thoughts) -> pd.DataFrame:
                 gaps = [a - b for a, b in zip(a_values, b_values, strict=True)]
                 each = bootstrap_mean(gaps, resamples=2000, seed=0, clusters=number_clusters(keys))
                 gap = each if each.low < each.high else each._replace(low=math.nan, high=math.nan)
-                rows.append(
-                    [game, one, other, name, len(found), mean(a_values), mean(b_values), *gap]
-                )
+                rows.append([game, one, other, name, len(found), mean(a_values), mean(b_values), *gap])
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 

@@ -113,9 +113,7 @@ def intervention_table(run: Run) -> Table:
         data, _ = compare_sides(side, untouched)
         for row in data[data["measure"] == "success"].to_dict("records"):
             pairs = pair_episodes(side, untouched, row["game"])
-            changed = [
-                [t.reply for t in a.turns[:1]] != [t.reply for t in b.turns[:1]] for a, b in pairs
-            ]
+            changed = [[t.reply for t in a.turns[:1]] != [t.reply for t in b.turns[:1]] for a, b in pairs]
             rows.append(
                 {
                     "game": row["game"], "arm": side.agent.rpartition("-")[2], "n": row["n"],

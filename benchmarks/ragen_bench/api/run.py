@@ -46,9 +46,7 @@ class Run:
         checked: Whether its files are compared with their hashes.
     """
 
-    def __init__(
-        self, folder: str | Path, stopped: str | None = None, checked: bool = True
-    ) -> None:
+    def __init__(self, folder: str | Path, stopped: str | None = None, checked: bool = True) -> None:
         self.folder = Path(folder)
         self.stopped = stopped
         self._refuses_edits = checked
@@ -147,9 +145,7 @@ class Run:
         if compare:
             differences = compare_thoughts(self._checked)
             grid = compared_grid(differences)
-            return Table.of(
-                differences, {f"Thoughts compared, {self.folder}": grid}, [COMPARED_NOTE]
-            )
+            return Table.of(differences, {f"Thoughts compared, {self.folder}": grid}, [COMPARED_NOTE])
         data, read = summarise_thoughts(self._checked), self.records
         silent = dict.fromkeys(data["agent"][data.groupby("agent")["made"].transform("max") == 0])
         notes = [f"no claims in the thoughts of {', '.join(silent)}"] if silent else []
@@ -259,9 +255,7 @@ class Pages:
 
     def _repr_html_(self) -> str:
         url = escape(self.url)
-        return (
-            f'<a href="{url}">{url}</a><br><iframe src="{url}" width="100%" height="600"></iframe>'
-        )
+        return f'<a href="{url}">{url}</a><br><iframe src="{url}" width="100%" height="600"></iframe>'
 
 
 def load(folder: str | Path, checked: bool = True) -> Run:

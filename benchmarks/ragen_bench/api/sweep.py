@@ -59,9 +59,7 @@ class SweepRun(Run):
         if not self._points["paired"].all():
             apart = self._points.loc[~self._points["paired"], "point"]
             names = " and ".join(dict.fromkeys(apart))
-            notes.insert(
-                0, f"{names}: other levels than those of the reference, so nothing is paired"
-            )
+            notes.insert(0, f"{names}: other levels than those of the reference, so nothing is paired")
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
         grids = sweep_grids(self._points, self.definition)
         return Table.of(self._points, grids, [*notes, *stopped])
@@ -147,9 +145,7 @@ def sweep(
     """
     definition = load_sweep(str(name))
     if fixed := [setting for setting in settings or () if setting in definition.varied]:
-        raise RagenError(
-            f"'{fixed[0]}' differs between the points of the sweep '{definition.name}'"
-        )
+        raise RagenError(f"'{fixed[0]}' differs between the points of the sweep '{definition.name}'")
     seed = int(f"{datetime.now(UTC):%Y%m%d}") if level_seed is None else level_seed
     suite = definition.suite([games] if isinstance(games, str) else games, episodes, seed)
     run = evaluate(

@@ -83,9 +83,7 @@ def _print_version(requested: bool) -> None:
 def _options(
     version: Annotated[  # noqa: ARG001
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
     extension: Annotated[
         list[str] | None,

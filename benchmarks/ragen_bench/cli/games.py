@@ -25,9 +25,7 @@ def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
 
     rows = [*filter(None, (_row_of(*game) for game in _listed())), *_multi_agent_rows()]
     header = ["id", "text id", "summary", "frozen levels", "train / validation / test"]
-    cells = [
-        [row["id"], row["text_id"], row["summary"], row["levels"], _counts(row)] for row in rows
-    ]
+    cells = [[row["id"], row["text_id"], row["summary"], row["levels"], _counts(row)] for row in rows]
     hideable = ("frozen levels", header[-1], "id")
     grid = Grid(header, cells, 4, hideable, wrapped=("summary",), grouped=False)
     print_table(pd.DataFrame(rows), grid, style, "Games", wide=wide)
@@ -71,8 +69,7 @@ def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
     game: Any = make(text_id).unwrapped
     levels = str(game.distribution)
     counts = {
-        split: int(manifest().get(f"{levels}.{split}.jsonl", {}).get("instances", 0))
-        for split in SPLITS
+        split: int(manifest().get(f"{levels}.{split}.jsonl", {}).get("instances", 0)) for split in SPLITS
     }
     return {
         "id": game_id,
@@ -109,9 +106,7 @@ def _multi_agent_rows() -> list[dict[str, Any]]:
 def play(
     game: Annotated[
         str,
-        typer.Argument(
-            metavar="GAME", help="Name or id; see ragen games.", autocompletion=complete_game
-        ),
+        typer.Argument(metavar="GAME", help="Name or id; see ragen games.", autocompletion=complete_game),
     ],
     index: Annotated[
         int | None,
@@ -120,9 +115,7 @@ def play(
     split: Annotated[
         str, typer.Option(help="Split of the frozen level: train, validation or test.")
     ] = "test",
-    seed: Annotated[
-        int | None, typer.Option(metavar="S", help="Seed of a fresh training level.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of a fresh training level.")] = None,
     browser: Annotated[
         bool, typer.Option("--browser", help="Play WebShop in a browser, on this computer.")
     ] = False,
@@ -164,9 +157,7 @@ def _read_line() -> str:
 
 
 def new_game(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the package, such as tower_of_hanoi.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the package, such as tower_of_hanoi.")],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output folder.", show_default="./NAME")
     ] = None,

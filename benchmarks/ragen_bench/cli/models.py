@@ -86,13 +86,9 @@ starter_app = typer.Typer(
 def build(
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Output folder.", show_default="that of the shipped model"
-        ),
+        typer.Option(metavar="DIR", help="Output folder.", show_default="that of the shipped model"),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the demonstrations and the weights.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the demonstrations and the weights.")] = 0,
 ) -> None:
     """Build the starter model from scratch in about an hour: demonstrations, tokenizer, weights."""
     from ragen_agents.allocator import keep_freed_memory
@@ -117,9 +113,7 @@ def build(
 def blank(
     game: Annotated[
         str,
-        typer.Argument(
-            metavar="GAME", help="A game, such as webshop.", autocompletion=complete_game
-        ),
+        typer.Argument(metavar="GAME", help="A game, such as webshop.", autocompletion=complete_game),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
     setting: Annotated[

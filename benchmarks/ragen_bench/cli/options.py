@@ -27,9 +27,7 @@ FormatOption: TypeAlias = Annotated[
 ]
 WideOption: TypeAlias = Annotated[
     bool,
-    typer.Option(
-        "--wide", rich_help_panel=_OUTPUT, help="Show all columns, however narrow the terminal is."
-    ),
+    typer.Option("--wide", rich_help_panel=_OUTPUT, help="Show all columns, however narrow the terminal is."),
 ]
 SettingOption: TypeAlias = Annotated[
     list[str] | None,
@@ -55,17 +53,13 @@ BackendOption: TypeAlias = Annotated[
         help="ray: on the cluster at RAY_ADDRESS, or on this machine if that is not set.",
     ),
 ]
-EntriesOption: TypeAlias = Annotated[
-    Path, typer.Option(metavar="DIR", help="Folder of all entries.")
-]
+EntriesOption: TypeAlias = Annotated[Path, typer.Option(metavar="DIR", help="Folder of all entries.")]
 RunDirectoryOption: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Run directory.", show_default="under runs/")
 ]
 RecipeOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        help="A tested recipe, in place of a game: sokoban, smollm2-bandit or smollm2-sokoban."
-    ),
+    typer.Option(help="A tested recipe, in place of a game: sokoban, smollm2-bandit or smollm2-sokoban."),
 ]
 
 

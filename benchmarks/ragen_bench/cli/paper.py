@@ -21,9 +21,7 @@ _SEEDS = 6  # with five, no p-value is small enough for seven claims
 
 DryRunOption: TypeAlias = Annotated[
     bool,
-    typer.Option(
-        "--dry-run", help="Only show which tasks are finished and how long the others will take."
-    ),
+    typer.Option("--dry-run", help="Only show which tasks are finished and how long the others will take."),
 ]
 
 
@@ -37,18 +35,12 @@ class SweepOptions:
     ] = None
     scale: Annotated[
         str,
-        typer.Option(
-            help="laptop: the starter model of version 0.2; paper: Qwen2.5-0.5B-Instruct in vLLM."
-        ),
+        typer.Option(help="laptop: the starter model of version 0.2; paper: Qwen2.5-0.5B-Instruct in vLLM."),
     ] = "laptop"
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A smoke test: few iterations and one seed.")
-    ] = False
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke test: few iterations and one seed.")] = False
     model: Annotated[
         str | None,
-        typer.Option(
-            help="Initial model instead of the scale's: smollm2, a folder, FILE.gguf, or hf:NAME."
-        ),
+        typer.Option(help="Initial model instead of the scale's: smollm2, a folder, FILE.gguf, or hf:NAME."),
     ] = None
     out: Annotated[
         Path | None,
@@ -93,9 +85,7 @@ def make_run(
 
     sweep = load_sweep(name)
     if size.scale not in get_args(ScaleName):
-        raise RagenError(
-            f"unknown scale '{size.scale}'; known are {', '.join(get_args(ScaleName))}"
-        )
+        raise RagenError(f"unknown scale '{size.scale}'; known are {', '.join(get_args(ScaleName))}")
     scale = cast("ScaleName", size.scale)
     check_placement(placement.backend, placement.gpus)
     model = size.model
@@ -169,9 +159,7 @@ def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
     title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}"
     validation = tabulate_validation(runs)
     if style in (Format.TABLE, Format.MARKDOWN) and len(validation):
-        print_table(
-            validation, validation_grid(validation), style, f"{title}, validation", wide=wide
-        )
+        print_table(validation, validation_grid(validation), style, f"{title}, validation", wide=wide)
     facts = {"validation": plain_rows(validation)}
     print_table(data, grid, style, title, facts=facts, wide=wide)
 

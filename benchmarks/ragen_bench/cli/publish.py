@@ -52,9 +52,7 @@ def check(
                 stored = check_entry(folder, tick, replay_all)
         except Exception as error:  # entries are untrusted, and each is to be heard of
             rejected = True
-            what = (
-                str(error) if isinstance(error, EntryError) else f"{type(error).__name__}: {error}"
-            )
+            what = str(error) if isinstance(error, EntryError) else f"{type(error).__name__}: {error}"
             print(escape_unprintable(f"REJECTED {folder}: {what}"), file=sys.stderr)
         else:
             checked.append(stored.entry)
@@ -66,9 +64,7 @@ def check(
             config, games = stored.entry.config, len(stored.entry.results)
             counts = f"{len(stored.records)} episodes of {games} games"
             if not stored.entry.is_current:
-                print(
-                    f"OLD {folder}: {counts} of suite version {config.suite_version}, not replayed"
-                )
+                print(f"OLD {folder}: {counts} of suite version {config.suite_version}, not replayed")
             else:
                 print(f"OK {folder}: {counts} replayed")
     try:
@@ -94,9 +90,7 @@ def build(
     entries: EntriesOption = Path("leaderboards"),
     results: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of stored sweep results.", show_default=str(_RESULTS)
-        ),
+        typer.Option(metavar="DIR", help="Folder of stored sweep results.", show_default=str(_RESULTS)),
     ] = None,
 ) -> None:
     """Check all entries and write a static site that needs no server and makes no requests."""
@@ -224,9 +218,7 @@ def _card(folder: Path, repo: str) -> Iterator[str]:
             shown, low, high = (100 * each for each in (rate.estimate, rate.low, rate.high))
             yield f"| {name}, iteration {line['iteration']} | {shown:.1f} [{low:.1f}, {high:.1f}] |"
         yield "\nThis model is the best of the run on these levels, so score it on test levels:\n"
-    yield from (
-        f"    {line.removeprefix('score: ')}" for line in scoring_command(f"hf:{repo}", config)
-    )
+    yield from (f"    {line.removeprefix('score: ')}" for line in scoring_command(f"hf:{repo}", config))
     yield "\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n"
     yield f'model = AutoModelForCausalLM.from_pretrained("{repo}")'
     yield f'tokenizer = AutoTokenizer.from_pretrained("{repo}")\n```\n\n## Settings\n'

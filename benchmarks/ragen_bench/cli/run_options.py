@@ -31,9 +31,7 @@ _budget: Final = partial(typer.Option, rich_help_panel="Budgets")
 
 BenchAgents: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        help=_AGENTS, show_default="random, starter, oracle", autocompletion=complete_agent
-    ),
+    typer.Option(help=_AGENTS, show_default="random, starter, oracle", autocompletion=complete_agent),
 ]
 MatchAgents: TypeAlias = Annotated[
     list[str] | None,
@@ -53,8 +51,7 @@ class RunOptions:
     game: Annotated[
         list[str] | None,
         typer.Option(
-            help="Play only this game: one of the suite, or any other by its name or id; may be "
-            "repeated.",
+            help="Play only this game: one of the suite, or any other by its name or id; may be repeated.",
             autocompletion=complete_game,
         ),
     ] = None
@@ -165,9 +162,7 @@ class EndpointOptions:
     ] = 9
     concurrency: Annotated[
         int,
-        _endpoint(
-            metavar="N", help="Maximum number of concurrent episodes, also of Python agents."
-        ),
+        _endpoint(metavar="N", help="Maximum number of concurrent episodes, also of Python agents."),
     ] = 32
     cache: Annotated[
         Path | None,
@@ -188,9 +183,7 @@ class EndpointOptions:
         given["headers"] = _read_headers(given.pop("header"))
         if given.pop("no_cache"):
             if self.cache is not None:
-                raise RagenError(
-                    "--cache and --no-cache contradict each other; use only one of them"
-                )
+                raise RagenError("--cache and --no-cache contradict each other; use only one of them")
             given["cache"] = False
         return Endpoint(**given)
 

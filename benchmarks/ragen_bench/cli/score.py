@@ -59,9 +59,7 @@ def bench(
     by: ByOption = None,
     attempts: Annotated[
         int,
-        typer.Option(
-            min=1, max=1024, metavar="N", help="Attempts at each level, for pass@N and pass^N."
-        ),
+        typer.Option(min=1, max=1024, metavar="N", help="Attempts at each level, for pass@N and pass^N."),
     ] = 1,
     backend: BackendOption = "local",
     gpus: Annotated[
@@ -239,9 +237,7 @@ def sweep(
     run_and_report(play, show)
 
 
-def run_and_report(
-    play: Callable[[], tuple[Path, str | None]], show: Callable[[Path], int]
-) -> None:
+def run_and_report(play: Callable[[], tuple[Path, str | None]], show: Callable[[Path], int]) -> None:
     """Play a run, then print its table, its directory and what to do next.
 
     Args:

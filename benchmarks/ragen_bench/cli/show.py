@@ -190,9 +190,7 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     if found.torn:
         print("note: the incomplete last line was skipped")
     if not found.hashed:
-        print(
-            "note: there are no checksums, so a changed reply with the same actions is not detected"
-        )
+        print("note: there are no checksums, so a changed reply with the same actions is not detected")
     if found.unhashed:
         episodes = f"{found.unhashed} episode{'s' if found.unhashed != 1 else ''}"
         print(

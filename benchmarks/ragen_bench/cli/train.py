@@ -28,9 +28,7 @@ def train(
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FIELD=VALUE]...", help="Settings, such as update.mini_batch_size=16."
-        ),
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as update.mini_batch_size=16."),
     ] = None,
     recipe: RecipeOption = None,
     preset: Annotated[
@@ -50,9 +48,7 @@ def train(
     out: RunDirectoryOption = None,
     plan: Annotated[
         bool,
-        typer.Option(
-            "--plan", help="Show how much memory the run would need, without starting it."
-        ),
+        typer.Option("--plan", help="Show how much memory the run would need, without starting it."),
     ] = False,
     device_memory: Annotated[
         float | None,
@@ -131,11 +127,7 @@ def _train(folder: Path, config: "TrainConfig") -> None:
     except KeyboardInterrupt:
         stopped = [True]
     if stopped:
-        where = (
-            f"finished iterations are in {folder}, and"
-            if folder.exists()
-            else "nothing is saved yet;"
-        )
+        where = f"finished iterations are in {folder}, and" if folder.exists() else "nothing is saved yet;"
         raise InterruptedCommandError(f"{where} the same command resumes the run") from None
 
 
@@ -173,9 +165,7 @@ def sft(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
     game: Annotated[
         str | None,
-        typer.Argument(
-            metavar="GAME", help="A game, such as sokoban.", autocompletion=complete_game
-        ),
+        typer.Argument(metavar="GAME", help="A game, such as sokoban.", autocompletion=complete_game),
     ] = None,
     setting: Annotated[
         list[str] | None,

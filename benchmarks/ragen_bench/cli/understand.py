@@ -64,9 +64,7 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
     from ragen_bench.viewer.run_pages import write_run_pages
     from ragen_envs.errors import RagenError
 
-    folders = [
-        run / TEST if (run / TASK).is_file() and (run / TEST).is_dir() else run for run in runs
-    ]
+    folders = [run / TEST if (run / TASK).is_file() and (run / TEST).is_dir() else run for run in runs]
     commands = [_command(folder, checked) for folder in folders]
     if len(folders) == 1 and commands[0] != "bench":
         _write_conversations(folders[0], commands[0], out, checked)
@@ -92,9 +90,7 @@ def _command(run: Path, checked: bool) -> Literal["bench", "match", "train"]:
     return "match" if isinstance(load_config(run, checked), MatchConfig) else "bench"
 
 
-def _write_conversations(
-    run: Path, command: Literal["match", "train"], out: Path, checked: bool
-) -> None:
+def _write_conversations(run: Path, command: Literal["match", "train"], out: Path, checked: bool) -> None:
     from ragen_bench.evaluation.match_table import read_match_run
     from ragen_bench.evaluation.run_table import incomplete
     from ragen_bench.viewer.transcripts import (
@@ -147,9 +143,7 @@ def explain(
     notes += all_error_notes(read)
     if style in (Format.TABLE, Format.MARKDOWN):
         notes += list(_worst_episodes(explained, agents))
-    print_table(
-        data, decision_grid(data), style, f"Decisions, {run}", notes, {"run": str(run)}, wide
-    )
+    print_table(data, decision_grid(data), style, f"Decisions, {run}", notes, {"run": str(run)}, wide)
 
 
 def _explain_thoughts(run: Path, style: Format, wide: bool, checked: bool) -> None:

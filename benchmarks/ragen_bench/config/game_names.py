@@ -49,10 +49,7 @@ def find_game(name: str, known: Sequence[str]) -> str | None:
 
 def short_names(known: Sequence[str]) -> dict[str, str]:
     """Return the shortest name by which ``find_game`` knows each text id, and the id."""
-    return {
-        next(name for name in _names(each) if find_game(name, known) == each): each
-        for each in known
-    }
+    return {next(name for name in _names(each) if find_game(name, known) == each): each for each in known}
 
 
 def squeezed(name: str) -> str:

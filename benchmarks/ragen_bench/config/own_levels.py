@@ -20,11 +20,7 @@ def with_level_texts(env_id: str, settings: Mapping[str, Any]) -> dict[str, Any]
     """Return settings of a conversation's game with the texts of its levels in place of the file's name."""
     levels, game = settings.get("levels"), game_of(env_id)
     creator = None if game is None else creator_of(gym.registry[game])
-    if (
-        not isinstance(levels, str)
-        or not isinstance(creator, type)
-        or not issubclass(creator, GameEnv)
-    ):
+    if not isinstance(levels, str) or not isinstance(creator, type) or not issubclass(creator, GameEnv):
         return dict(settings)
     return {**settings, "levels": [*creator.level_texts(levels)]}
 
@@ -58,9 +54,7 @@ def limits_for(env_id: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     from ragen_envs.conversation import make
 
     env = make(env_id, **settings)
-    lengths = [
-        length for index in range(own_level_count(settings)) for length in _length(env, index)
-    ]
+    lengths = [length for index in range(own_level_count(settings)) for length in _length(env, index)]
     actions = 2 * max(lengths, default=0)
     if actions <= env.settings.max_actions:
         return {}

@@ -133,10 +133,7 @@ class MatchConfig(BaseConfig):
         names, seats = [agent.name for agent in self.agents], self.seats[task]
         return list(
             dict.fromkeys(
-                lineup(one, others, own, seats)
-                for one in names
-                for others in names
-                for own in range(seats)
+                lineup(one, others, own, seats) for one in names for others in names for own in range(seats)
             )
         )
 

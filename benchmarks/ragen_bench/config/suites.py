@@ -200,9 +200,7 @@ def check_suite(suite: Suite) -> None:
             for several players.
     """
     if _is_for_several(suite):
-        raise RagenError(
-            f"suite '{suite.name}' is for ragen match: its games are for several players"
-        )
+        raise RagenError(f"suite '{suite.name}' is for ragen match: its games are for several players")
 
     def make(name: str) -> None:
         _check_task(suite.tasks[name])
@@ -241,9 +239,7 @@ def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeS
     if own_level_count({"levels": settings.get("levels")}):
         levels = settings.pop("levels")
         if index >= len(levels):
-            raise InstanceError(
-                f"index is {index}, but levels has instances 0 to {len(levels) - 1}"
-            )
+            raise InstanceError(f"index is {index}, but levels has instances 0 to {len(levels) - 1}")
         settings["level"] = levels[index].split("/")
     split = task.split or suite.split
     return EpisodeSpec(name, task.env, index, split, attempt, attempt, settings)

@@ -72,16 +72,14 @@ class Grid(NamedTuple):
     def stacked(self) -> "Grid":
         """Return the table with each interval on a line of its own."""
         rows = [
-            [*row[: self.left], *(_BREAK.sub("\n", cell) for cell in row[self.left :])]
-            for row in self.rows
+            [*row[: self.left], *(_BREAK.sub("\n", cell) for cell in row[self.left :])] for row in self.rows
         ]
         return self._replace(rows=rows)
 
     def without_intervals(self) -> "Grid":
         """Return the table without the intervals beside or below its numbers."""
         rows = [
-            [*row[: self.left], *(_INTERVAL.sub("", cell) for cell in row[self.left :])]
-            for row in self.rows
+            [*row[: self.left], *(_INTERVAL.sub("", cell) for cell in row[self.left :])] for row in self.rows
         ]
         return self._replace(rows=rows)
 
@@ -140,9 +138,7 @@ def markdown(grid: Grid) -> str:
     """Return a table as Markdown."""
     marks = [":--" if i < grid.left else "--:" for i in range(len(grid.header))]
     lines = [[name.replace("\n", " ") for name in grid.header], marks, *grid.rows]
-    return "".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
-    )
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
 def _print_rich(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> None:
@@ -187,9 +183,7 @@ def _rich_table(grid: Grid, title: str) -> Table:
         show_edge=False, collapse_padding=grid.tight,
     )  # fmt: skip
     for i, name in enumerate(grid.header):
-        side: Literal["left", "right"] = (
-            "left" if i < grid.left or name in grid.wrapped else "right"
-        )
+        side: Literal["left", "right"] = "left" if i < grid.left or name in grid.wrapped else "right"
         table.add_column(name, justify=side, no_wrap=name not in grid.wrapped)
     grouped = grid.grouped and len({row[0] for row in grid.rows}) < len(grid.rows)
     last = None
@@ -286,11 +280,7 @@ def _score_row(row: Mapping[Any, Any], errors: bool, decided: bool) -> list[str]
         number(row["seconds"], 3),
         *([str(row["errors"])] if errors else []),
         *(_decision_cells(row) if decided else []),
-        *(
-            [percent(row[name]) for name in ("pass_at_k", "pass_hat_k")]
-            if "pass_at_k" in row
-            else []
-        ),
+        *([percent(row[name]) for name in ("pass_at_k", "pass_hat_k")] if "pass_at_k" in row else []),
     ]
 
 

@@ -45,8 +45,7 @@ def check_splits(a: Run, b: Run) -> None:
     splits = [run.config.suite.split for run in (a, b)]
     if splits[0] != splits[1]:
         raise RagenError(
-            f"the runs were played on different splits: {splits[0]} in {a.folder}, {splits[1]} in "
-            f"{b.folder}"
+            f"the runs were played on different splits: {splits[0]} in {a.folder}, {splits[1]} in {b.folder}"
         )
 
 
@@ -269,9 +268,7 @@ def _decoding_differences(a: Side, b: Side) -> str:
     """Return the decoding settings that differ between two sides in words, or ""; controls have none."""
     if not CONTROLS.keys().isdisjoint((a.agent, b.agent)):
         return ""
-    first, second = (
-        {**side.run.config.suite.sampling.model_dump(), **_request(side)} for side in (a, b)
-    )
+    first, second = ({**side.run.config.suite.sampling.model_dump(), **_request(side)} for side in (a, b))
     return ", ".join(
         f"{name} is {_setting(first, name)} in A and {_setting(second, name)} in B"
         for name in dict.fromkeys([*first, *second])
@@ -301,9 +298,7 @@ def comparison_grid(data: pd.DataFrame, measure: str) -> Grid:
     rows = []
     for row in data.to_dict("records"):
         a, b = (number(scale * row[name], digits) for name in ("a", "b"))
-        difference = interval(
-            scale * row["difference"], scale * row["low"], scale * row["high"], digits
-        )
+        difference = interval(scale * row["difference"], scale * row["low"], scale * row["high"], digits)
         counts = [str(row["a_more"]), str(row["b_more"])]
         ps = [f"{row['p']:.3g}", f"{row['p_holm']:.3g}"]
         rows.append([row["game"], str(row["n"]), a, b, difference, *counts, *ps, row["verdict"]])

@@ -43,9 +43,7 @@ def success_curve(run: Run, by: str) -> tuple[pd.DataFrame, list[str]]:
         rows += _rows(task, agent, by, rungs)
     if not rows:
         names = dict.fromkeys(name for measures in known.values() for name in measures)
-        raise RagenError(
-            f"--by is '{by}', but the levels have {', '.join(names) or 'no such numbers'}"
-        )
+        raise RagenError(f"--by is '{by}', but the levels have {', '.join(names) or 'no such numbers'}")
     notes = own_level_notes(run.config.suite.tasks)
     notes.append(
         f"the 50% horizon is the {by} at which the fitted success 2^-((x / horizon)^k) is one half, with its "
@@ -64,9 +62,7 @@ def _measures(episode: Episode) -> dict[str, float]:
         return {}
 
 
-def _rows(
-    task: str, agent: str, by: str, rungs: dict[float, list[Episode]]
-) -> list[dict[str, Any]]:
+def _rows(task: str, agent: str, by: str, rungs: dict[float, list[Episode]]) -> list[dict[str, Any]]:
     if not rungs:
         return []
     values = sorted(rungs)
@@ -105,9 +101,7 @@ def curve_grid(data: pd.DataFrame) -> Grid:
         fit = (float(last[f"horizon{end}"]) for end in ("", "_low", "_high"))
         estimate, low, high = (number(each, 1) if math.isfinite(each) else "∞" for each in fit)
         horizon = f"{estimate} [{low}, {high}]"
-        lines.append(
-            [last["game"], last["agent"], "50% horizon", horizon, "", "", str(sum(rungs["n"]))]
-        )
+        lines.append([last["game"], last["agent"], "50% horizon", horizon, "", "", str(sum(rungs["n"]))])
     return Grid(header, lines, left=2)
 
 

@@ -37,9 +37,7 @@ def match_spec(suite: Suite, key: MatchKey) -> MatchSpec:
     return MatchSpec(key.task, task.env, key.lineup, key.level, suite.split, settings)
 
 
-def play_match_run(
-    play: RunPlay[MatchConfig], policies: Mapping[str, Policy | AsyncPolicy]
-) -> None:
+def play_match_run(play: RunPlay[MatchConfig], policies: Mapping[str, Policy | AsyncPolicy]) -> None:
     """Play every missing match; see `ragen_bench.evaluation.runner.play_run`."""
     ready = {
         name: play.wrap(name, policy) if isinstance(policy, AsyncPolicy) else policy

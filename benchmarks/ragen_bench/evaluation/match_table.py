@@ -154,9 +154,7 @@ def match_notes(run: MatchRun) -> list[str]:
     levels = {task: list(_level_keys(run, task).values()) for task in run.config.suite.tasks}
     lines += repeated_levels_note(levels, "intervals", "matches of each lineup")
     lines += incomplete(run.missing, len(run.config.keys), run.torn)
-    return lines + notes_on_replies(
-        _seats_by_agent(run), NotedRun(run.folder, run.config.suite, "seats")
-    )
+    return lines + notes_on_replies(_seats_by_agent(run), NotedRun(run.folder, run.config.suite, "seats"))
 
 
 def _seats_by_agent(run: MatchRun) -> dict[tuple[str, str], list[SeatRecord]]:
@@ -216,9 +214,6 @@ def _pivot(data: pd.DataFrame, names: list[str], column: str, cell: Any, prefix:
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for row in data.to_dict("records"):
         cells.setdefault(tuple(row[name] for name in names), {})[row[column]] = cell(row)
-    rows = [
-        [*key, *(row_cells.get(value, "-") for value in columns)]
-        for key, row_cells in cells.items()
-    ]
+    rows = [[*key, *(row_cells.get(value, "-") for value in columns)] for key, row_cells in cells.items()]
     header = [*names, *(f"{prefix}{value}" for value in columns)]
     return Grid(header, rows, left=len(names), intervals_hideable=True)

@@ -80,9 +80,7 @@ def reply_notes(run: Run) -> list[str]:
     return notes_on_replies(samples, NotedRun(run.folder, run.config.suite, "episodes"))
 
 
-def notes_on_replies(
-    samples: Mapping[tuple[str, str], Sequence[Played]], run: NotedRun
-) -> list[str]:
+def notes_on_replies(samples: Mapping[tuple[str, str], Sequence[Played]], run: NotedRun) -> list[str]:
     """Return the notes on each agent."""
     lines: list[str] = []
     for agent in dict.fromkeys(agent for agent, _ in samples):
@@ -155,9 +153,7 @@ def _causes(causes: Mapping[str, Counter[str]]) -> tuple[str, str]:
     listed = {
         ", ".join(games): ", ".join(
             f"{describe_defect(cause)} ({count})"
-            for cause, count in sum((causes[game] for game in games), Counter()).most_common(
-                _CAUSES
-            )
+            for cause, count in sum((causes[game] for game in games), Counter()).most_common(_CAUSES)
         )
         for games in groups.values()
     }
@@ -266,9 +262,7 @@ def contradiction_notes(run: Run) -> list[str]:
     """
     lines: list[str] = []
     for task in run.config.suite.tasks:
-        played = {
-            agent: list(s.values()) for (agent, name), s in run.samples.items() if name == task
-        }
+        played = {agent: list(s.values()) for (agent, name), s in run.samples.items() if name == task}
         lines += _impossible(task, played)
         for agent, episodes in played.items():
             lines += _improbable(task, agent, episodes)
@@ -278,18 +272,14 @@ def contradiction_notes(run: Run) -> list[str]:
 def _impossible(task: str, played: Mapping[str, Sequence[Episode]]) -> Iterator[str]:
     solved = [e for episodes in played.values() for e in episodes if e.success]
     if beyond := sum(e.optimal_success == 0 for e in solved):
-        yield (
-            f"{_episodes(beyond)} of {task} solved although the oracle's value is 0: the oracle is wrong"
-        )
+        yield (f"{_episodes(beyond)} of {task} solved although the oracle's value is 0: the oracle is wrong")
     if idle := sum(not any(turn.executed for turn in e.turns) for e in solved):
         yield f"{_episodes(idle)} of {task} solved without an action: its success is wrong"
     if lost := sum(
         not e.success and (e.optimal_success or 0) >= _CERTAIN and not e.is_failure
         for e in played.get(_ORACLE, ())
     ):
-        yield (
-            f"{_episodes(lost)} of {task} lost by the oracle although its value is 1: the oracle is wrong"
-        )
+        yield (f"{_episodes(lost)} of {task} lost by the oracle although its value is 1: the oracle is wrong")
 
 
 def _improbable(task: str, agent: str, episodes: Sequence[Episode]) -> Iterator[str]:

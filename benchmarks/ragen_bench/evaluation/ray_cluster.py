@@ -31,9 +31,7 @@ class RayCluster:
 
     def __init__(self, threads: int, gpus: float) -> None:
         if gpus > 1 and not gpus.is_integer():
-            raise RagenError(
-                f"--gpus is {gpus:g}, but must be a whole number, or a fraction of one"
-            )
+            raise RagenError(f"--gpus is {gpus:g}, but must be a whole number, or a fraction of one")
         self.ray = _connected()
         self.threads = threads
         self._resources = {"num_cpus": threads, "num_gpus": gpus}
@@ -55,9 +53,7 @@ class RayCluster:
         """Call a pure function on some machine and return its result."""
         return next(self.map(function, [arguments]))
 
-    def map(
-        self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
-    ) -> Iterator[Any]:
+    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield the result of a pure function for each tuple of arguments, in their order.
 
         A call whose machine is lost is repeated elsewhere.
@@ -89,9 +85,7 @@ def check_placement(backend: str, gpus: float | None) -> None:
     if backend not in ("local", "ray"):
         raise RagenError(f"--backend is '{backend}', but must be local or ray")
     if gpus is not None and backend == "local":
-        raise RagenError(
-            f"--gpus is {gpus:g}, but is only for --backend ray: tasks request GPUs from Ray"
-        )
+        raise RagenError(f"--gpus is {gpus:g}, but is only for --backend ray: tasks request GPUs from Ray")
 
 
 def _connected() -> Any:
@@ -128,9 +122,7 @@ class RayLauncher:
     sweep retries a task that is lost.
     """
 
-    def __init__(
-        self, threads: int, gpus: float, run: Callable[[Path, dict[str, str]], int]
-    ) -> None:
+    def __init__(self, threads: int, gpus: float, run: Callable[[Path, dict[str, str]], int]) -> None:
         cluster = RayCluster(threads, gpus)
         self.slots = cluster.slots
         self._ray = cluster.ray
@@ -193,9 +185,7 @@ class RayPlayer:
         self._agent = (agent, weights, sampling, tuple(stop))
         self.batch_size: int = cluster.call(_batch_size, *self._agent)
 
-    def play_chunks(
-        self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite
-    ) -> Iterator[list[Episode]]:
+    def play_chunks(self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite) -> Iterator[list[Episode]]:
         """Yield the episodes of each chunk, in their order."""
         calls = ((*self._agent, list(chunk), suite) for chunk in chunks)
         return self._cluster.map(_play, calls)
@@ -220,22 +210,16 @@ def players_on(
 
 
 @lru_cache(maxsize=1)
-def _policy(
-    agent: str, weights: str | None, sampling: SamplingSettings, stop: tuple[str, ...]
-) -> Policy:
+def _policy(agent: str, weights: str | None, sampling: SamplingSettings, stop: tuple[str, ...]) -> Policy:
     """Load an agent; a process that plays several of its chunks loads it once."""
     import_from_environment()
     if weights is not None and weights_of(agent) != weights:
-        raise RagenError(
-            f"the files of '{agent}' differ from those of the machine that began the run"
-        )
+        raise RagenError(f"the files of '{agent}' differ from those of the machine that began the run")
     remote = Remote(EndpointSettings(stop=list(stop)))
     return cast("Policy", make_policies([agent], sampling, remote)[agent])
 
 
-def _batch_size(
-    agent: str, weights: str | None, sampling: SamplingSettings, stop: tuple[str, ...]
-) -> int:
+def _batch_size(agent: str, weights: str | None, sampling: SamplingSettings, stop: tuple[str, ...]) -> int:
     return _policy(agent, weights, sampling, stop).batch_size
 
 

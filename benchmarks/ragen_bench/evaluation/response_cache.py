@@ -15,9 +15,7 @@ from ragen_bench.config.suites import SamplingSettings
 from ragen_envs.errors import RagenError
 
 _REPLY: Final = TypeAdapter(Reply)
-_TABLE: Final = (
-    "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply TEXT) WITHOUT ROWID"
-)
+_TABLE: Final = "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply TEXT) WITHOUT ROWID"
 
 
 class Cached:
@@ -39,9 +37,7 @@ class Cached:
         ]
         try:
             # Beside a running event loop, as in a notebook, another thread plays; one uses it at a time.
-            self._replies = sqlite3.connect(
-                path, timeout=60, isolation_level=None, check_same_thread=False
-            )
+            self._replies = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
             self._replies.execute("PRAGMA journal_mode = WAL")
             self._replies.execute("PRAGMA synchronous = NORMAL")
             self._replies.execute(_TABLE)

@@ -264,9 +264,7 @@ def _reference_note(run: Run, task: str) -> str:
     if not played:
         listed = any(agent.name == REFERENCE for agent in run.config.agents)
         return f"no score of {task}: the exact success of random play is not available; " + (
-            f"the agent '{REFERENCE}' has not played it yet"
-            if listed
-            else f"add the agent '{REFERENCE}'"
+            f"the agent '{REFERENCE}' has not played it yet" if listed else f"add the agent '{REFERENCE}'"
         )
     note = f"the score 0 of {task} is the sampled success of the agent '{REFERENCE}'"
     if played < len(run.config.keys_of(REFERENCE, task)):

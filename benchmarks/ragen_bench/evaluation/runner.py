@@ -88,9 +88,7 @@ class ChunkPlayer(Protocol):
     batch_size: int
     """Levels of a chunk, as the agent's policy asks for."""
 
-    def play_chunks(
-        self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite
-    ) -> Iterator[list[Episode]]:
+    def play_chunks(self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite) -> Iterator[list[Episode]]:
         """Yield the episodes of each chunk, in their order."""
 
 
@@ -130,9 +128,7 @@ def _play_all(play: RunPlay[RunConfig], agent: str, policy: AsyncPolicy) -> None
         play.progress.finish()
 
 
-def _play_task(
-    play: RunPlay[RunConfig], agent: str, player: Policy | ChunkPlayer | None, task: str
-) -> None:
+def _play_task(play: RunPlay[RunConfig], agent: str, player: Policy | ChunkPlayer | None, task: str) -> None:
     """Play the chunks of a task of which something is missing, each as a whole."""
     suite, done = play.run.config.suite, play.run.done
     keys = play.run.config.keys_of(agent, task)

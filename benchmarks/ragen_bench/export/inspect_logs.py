@@ -69,9 +69,7 @@ def _log(run: Run, agent: str, game: str, sample: Sample, row: Mapping[Any, Any]
     samples = [_sample(episode, agent) for episode in sample.values()]
     whole = len(samples) == len(run.config.keys_of(agent, game))
     metrics = {
-        name: EvalMetric(name=name, value=float(row[name]))
-        for name in METRICS
-        if math.isfinite(row[name])
+        name: EvalMetric(name=name, value=float(row[name])) for name in METRICS if math.isfinite(row[name])
     }
     return EvalLog(
         status="success" if whole else "cancelled",

@@ -61,9 +61,7 @@ def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
     logs = [math.log10(row.row["reply_tokens"]) for row in shown]
     values = _round_values(min(logs), max(logs))
     first, last = math.log10(values[0]), math.log10(values[-1])
-    y_ticks = [
-        Tick(_up((value - low) / (high - low)), f"{value}") for value in range(low, high + 1, 20)
-    ]
+    y_ticks = [Tick(_up((value - low) / (high - low)), f"{value}") for value in range(low, high + 1, 20)]
     points = [
         {
             "name": row.name,
@@ -77,10 +75,7 @@ def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
     ]
     best = sorted(points, key=lambda point: -point["score"])[:MOST]
     _place_labels(best)
-    x_ticks = [
-        Tick(_across((math.log10(value) - first) / (last - first)), f"{value:,}")
-        for value in values
-    ]
+    x_ticks = [Tick(_across((math.log10(value) - first) / (last - first)), f"{value:,}") for value in values]
     lines = [
         {"title": title, "y": _up((value - low) / (high - low))}
         for title, value in (("random", 0), ("optimum", 100))
@@ -106,17 +101,13 @@ def _place_labels(points: list[dict[str, Any]]) -> None:
 
 def _round_values(low: float, high: float) -> list[int]:
     """Return 1, 2, 5, 10, 20, ... from the last at or below 10^low to the first above 10^high."""
-    series = [
-        factor * 10**k for k in range(math.floor(low), math.floor(high) + 2) for factor in (1, 2, 5)
-    ]
+    series = [factor * 10**k for k in range(math.floor(low), math.floor(high) + 2) for factor in (1, 2, 5)]
     first = max(k for k, value in enumerate(series) if value <= 10**low + 1e-9)
     last = min(k for k, value in enumerate(series) if value > 10**high)
     return series[first : last + 1]
 
 
-def lengths_plot(
-    rows: Sequence[LengthRow], titles: dict[str, str], ranked: Sequence[str]
-) -> Plot | None:
+def lengths_plot(rows: Sequence[LengthRow], titles: dict[str, str], ranked: Sequence[str]) -> Plot | None:
     """Return success by solution length, or None without any."""
     shown = {REFERENCE, *[name for name in ranked if name not in CONTROLS][:MOST]}
     rows = [row for row in rows if row.name in shown]

@@ -22,9 +22,7 @@ _MAX_TOKENS: Final = 1 << 24
 Tick = Callable[[int, int], None]
 
 
-def check_entry(
-    folder: Path, tick: Tick | None = None, replay_all: Replay = replay_here
-) -> StoredEntry:
+def check_entry(folder: Path, tick: Tick | None = None, replay_all: Replay = replay_here) -> StoredEntry:
     """Read an entry and recompute all of it; the episodes of an older suite version are not replayed."""
     stored = read_entry(folder)
     if stored.entry.is_current:
@@ -98,17 +96,13 @@ def _check_results(stored: StoredEntry) -> None:
         for field in GameResult.model_fields:
             recorded, recomputed = getattr(given, field), getattr(result, field)
             if not _same(recorded, recomputed):
-                raise EntryError(
-                    f"results.{game}.{field}: recorded {recorded}, recomputed {recomputed}"
-                )
+                raise EntryError(f"results.{game}.{field}: recorded {recorded}, recomputed {recomputed}")
 
 
 def _same(recorded: float | None, recomputed: float | None) -> bool:
     if recorded is None or recomputed is None:
         return recorded is recomputed
-    return math.isclose(
-        recorded, recomputed, rel_tol=1e-9, abs_tol=1e-12
-    )  # means may be rounded otherwise
+    return math.isclose(recorded, recomputed, rel_tol=1e-9, abs_tol=1e-12)  # means may be rounded otherwise
 
 
 def results_of(episodes: Iterable[Episode]) -> dict[str, GameResult]:

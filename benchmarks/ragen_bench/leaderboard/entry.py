@@ -35,9 +35,7 @@ _SLUG: Final = r"^[a-z0-9](?:[a-z0-9-]{0,46}[a-z0-9])?$"
 def _slug(name: object) -> object:
     """Say in words what the pattern says."""
     if isinstance(name, str) and not re.fullmatch(_SLUG, name):
-        raise ValueError(
-            "use lower-case letters, digits and dashes, at most 48, no dash first or last"
-        )
+        raise ValueError("use lower-case letters, digits and dashes, at most 48, no dash first or last")
     return name
 
 
@@ -149,8 +147,8 @@ class Entry(_Model):
     """Suite, decoding and seed, as the run had them; its one agent is called like the entry."""
     attempts: Literal[1] = 1
     """Tries at each level: the score is pass@1."""
-    packages: dict[Annotated[Line, Field(max_length=40)], Annotated[Line, Field(max_length=60)]] = (
-        Field(max_length=32)
+    packages: dict[Annotated[Line, Field(max_length=40)], Annotated[Line, Field(max_length=60)]] = Field(
+        max_length=32
     )
     """Versions of what the run was made with."""
     training: Training | None = None
@@ -248,9 +246,7 @@ def check_titles(entries: Iterable[Entry]) -> None:
             )
         other = seen.setdefault((entry.config.suite_version, title), name)
         if other != name:
-            raise EntryError(
-                f"about.title of '{name}' looks like that of '{other}'; choose another"
-            )
+            raise EntryError(f"about.title of '{name}' looks like that of '{other}'; choose another")
 
 
 def _check_scripts(name: str, title: str) -> None:
@@ -305,11 +301,7 @@ def _check_suite(suite: Suite) -> None:
             )
     if list(suite.tasks) != list(bundled.tasks):
         missing = [game for game in bundled.tasks if game not in suite.tasks]
-        lacks = (
-            f"lacks {_list(missing)}"
-            if missing
-            else "has other games, or has them in another order"
-        )
+        lacks = f"lacks {_list(missing)}" if missing else "has other games, or has them in another order"
         raise EntryError(
             f"the run {lacks}: an entry plays all games of the suite '{suite.name}'; play it again without "
             "--game"

@@ -67,18 +67,14 @@ def mean_score(games: Games, name: str) -> Interval:
         return Interval(math.nan, math.nan, math.nan)
     clusters = number_clusters(levels.keys)
     if clusters is not None:
-        gains, gaps = (
-            np.stack([cluster_sums(row, clusters) for row in each]) for each in (gains, gaps)
-        )
+        gains, gaps = (np.stack([cluster_sums(row, clusters) for row in each]) for each in (gains, gaps))
     drawn = bootstrap_means(np.concatenate([gains, gaps]), _RESAMPLES, 0)
     gain, gap = np.split(drawn, 2)
     scores = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
     estimate = float(np.mean(100 * gains.sum(axis=1) / gaps.sum(axis=1)))
     drawn_score = percentile_interval(estimate, scores.mean(axis=0), 0.95)
     below, above = _sampling_width(levels)
-    return Interval(
-        estimate, min(drawn_score.low, estimate - below), max(drawn_score.high, estimate + above)
-    )
+    return Interval(estimate, min(drawn_score.low, estimate - below), max(drawn_score.high, estimate + above))
 
 
 def _sampling_width(levels: _Levels) -> tuple[float, float]:

@@ -91,10 +91,7 @@ class Pages:
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
         self._entries, self._suite = entries, suite
         self._environment = page_templates()
-        colours = {
-            name: f"s{i % _COLOURS} d{i // _COLOURS}"
-            for i, name in enumerate(_ranked(self._titles))
-        }
+        colours = {name: f"s{i % _COLOURS} d{i // _COLOURS}" for i, name in enumerate(_ranked(self._titles))}
         colours[REFERENCE] = "control"
         self._environment.globals.update(
             base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),
@@ -109,9 +106,7 @@ class Pages:
     def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:
         """Write the first page: the table over all games, and what they add up to."""
         trained = [s for s in self._entries if s.entry.about.trained_on]
-        scores = {
-            game: {row.name: row.row["score"] for row in rows} for game, rows in tables.items()
-        }
+        scores = {game: {row.name: row.row["score"] for row in rows} for game, rows in tables.items()}
         self._write(
             "index.html",
             "index.html",
@@ -153,9 +148,7 @@ class Pages:
     def write_entry(self, stored: StoredEntry, tables: Tables) -> None:
         """Write the page of an entry."""
         name = stored.entry.about.name
-        rows = {
-            game: row for game, standing in tables.items() for row in standing if row.name == name
-        }
+        rows = {game: row for game, standing in tables.items() for row in standing if row.name == name}
         training = stored.entry.training
         self._write(
             f"entries/{name}.html",
@@ -165,9 +158,7 @@ class Pages:
             plot=None if training is None else training_plot(training),
         )
 
-    def write_episodes(
-        self, stored: StoredEntry, game: str, ledgers: Mapping[EpisodeKey, Ledger]
-    ) -> None:
+    def write_episodes(self, stored: StoredEntry, game: str, ledgers: Mapping[EpisodeKey, Ledger]) -> None:
         """Write the viewer of an entry's episodes of a game, with what their decisions cost."""
         episodes = [r.episode for r in stored.records if r.episode.task == game]
         self._write(
@@ -269,9 +260,7 @@ def write_table(folder: Path, name: str, table: pd.DataFrame) -> None:
     """Write a table as ``NAME.csv`` and ``NAME.parquet``."""
     folder.mkdir(parents=True, exist_ok=True)
     table.map(_inert).to_csv(folder / f"{name}.csv", index=False)
-    parquet.write_table(
-        pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet"
-    )
+    parquet.write_table(pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet")
 
 
 def _inert(cell: object) -> object:

@@ -60,11 +60,7 @@ def pooled(games: Sequence[Samples]) -> Samples:
         for name, sample in samples.items():
             row = pool.setdefault(name, {})
             row.update(
-                {
-                    number * LEVELS + index: episode
-                    for index, episode in sample.items()
-                    if index is not None
-                }
+                {number * LEVELS + index: episode for index, episode in sample.items() if index is not None}
             )
     return pool
 
@@ -181,9 +177,7 @@ def with_decisions(rows: Sequence[Standing], ledgers: Ledgers, samples: Samples)
     hard levels raises it no more than success; the other columns are those of the decisions that were made.
     """
     return [
-        row._replace(
-            row={**row.row, **_columns(list(ledgers[row.name].values()), samples[row.name])}
-        )
+        row._replace(row={**row.row, **_columns(list(ledgers[row.name].values()), samples[row.name])})
         for row in rows
     ]
 

@@ -189,9 +189,7 @@ def read_explainable(folder: Path, checked: bool = True) -> Run:
     stored = read_entry(folder)
     if not stored.entry.is_current:
         version = stored.entry.config.suite_version
-        raise RagenError(
-            f"'{folder}' is an entry of suite version {version}, which cannot be replayed"
-        )
+        raise RagenError(f"'{folder}' is an entry of suite version {version}, which cannot be replayed")
     samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
     for record in stored.records:
         episode = record.episode

@@ -41,9 +41,7 @@ def read_description(path: Path | None, root: Path, agent: str) -> About:
     if path is None:
         if (root / agent / ENTRY).is_file():
             return read_about(root / agent).about
-        raise RagenError(
-            f"there is no entry '{agent}' yet; describe it in a YAML file and pass --about FILE"
-        )
+        raise RagenError(f"there is no entry '{agent}' yet; describe it in a YAML file and pass --about FILE")
     return validate(About, load_yaml(read_text(path), str(path), aliases=False), str(path))
 
 
@@ -63,9 +61,7 @@ def read_training(run: Path | None, root: Path, name: str) -> Training | None:
     return validate(Training, curves, str(run))
 
 
-def submit(
-    side: Side, about: About, training: Training | None, root: Path, tick: Tick | None = None
-) -> Path:
+def submit(side: Side, about: About, training: Training | None, root: Path, tick: Tick | None = None) -> Path:
     """Check the entry of a run's agent, write it, and return its folder."""
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         control = side.agent if side.agent in CONTROLS else about.name
@@ -107,9 +103,7 @@ def _others(root: Path, name: str) -> list[Entry]:
 def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, bytes]:
     config = side.run.config
     if config.attempts != 1:
-        raise RagenError(
-            f"{side} has {config.attempts} attempts at each level, but an entry has one"
-        )
+        raise RagenError(f"{side} has {config.attempts} attempts at each level, but an entry has one")
     played = next(agent for agent in config.agents if agent.name == side.agent)
     endpoint = published_settings(played.endpoint)
     agent = AgentEntry(name=about.name, weights=played.weights, endpoint=endpoint, stop=played.stop)
@@ -117,9 +111,7 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
     episodes = _episodes(side, about.name)
     missing = len(renamed.keys) - len(episodes)
     if missing:
-        raise RagenError(
-            f"{side} is unfinished: {missing} of {len(renamed.keys)} episodes are missing"
-        )
+        raise RagenError(f"{side} is unfinished: {missing} of {len(renamed.keys)} episodes are missing")
     lines = b"".join(encode_episode(episode) for episode in episodes)
     entry = Entry(
         about=about,
@@ -138,9 +130,7 @@ def _episodes(side: Side, name: str) -> list[Episode]:
     Messages of errors can name paths, users and addresses, so only their types remain.
     """
     return [
-        sample[index].model_copy(
-            update={"agent": name, "error": _type_of_error(sample[index].error)}
-        )
+        sample[index].model_copy(update={"agent": name, "error": _type_of_error(sample[index].error)})
         for task in side.run.config.suite.tasks
         for sample in [side.run.samples.get((side.agent, task), {})]
         for index in sorted(sample, key=lambda index: -1 if index is None else index)

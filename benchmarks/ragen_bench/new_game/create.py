@@ -27,9 +27,7 @@ def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
         )
     taken = name == GameSpec.namespace or name in sys.stdlib_module_names
     if taken or find_spec(name) or find_spec(f"ragen_envs.games.{name}"):
-        raise RagenError(
-            f"name is '{name}', but there is a package or a game of that name; choose another"
-        )
+        raise RagenError(f"name is '{name}', but there is a package or a game of that name; choose another")
     if folder.exists():
         raise RagenError(f"'{folder}' exists already; choose another --out")
     replaced = {"newgame": name, "NewGame": "".join(part.title() for part in name.split("_"))}

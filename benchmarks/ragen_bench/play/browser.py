@@ -16,9 +16,7 @@ from ragen_envs.games.webshop.html import page_html
 HOST: Final = "127.0.0.1"
 MOST_BYTES: Final = 16_384
 """Longest form that is read."""
-_POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
-)
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
 
 
 class ShopSession:
@@ -46,9 +44,7 @@ class ShopSession:
         """Return the page as HTML."""
         shop = self.shop
         with self._lock:
-            return page_html(
-                shop.goal.instruction, shop.page, shop.catalogue, self._about(), self.token
-            )
+            return page_html(shop.goal.instruction, shop.page, shop.catalogue, self._about(), self.token)
 
     def _about(self) -> str:
         verdict, left = self.shop.verdict, self.env.budget.turns
@@ -65,9 +61,7 @@ def serve_shop(session: ShopSession, port: int) -> ThreadingHTTPServer:
     try:
         return ThreadingHTTPServer((HOST, port), _handler(session))
     except OSError as error:
-        raise RagenError(
-            f"port {port} cannot be used ({error.strerror}); choose another --port"
-        ) from None
+        raise RagenError(f"port {port} cannot be used ({error.strerror}); choose another --port") from None
 
 
 def _handler(session: ShopSession) -> type[LocalHandler]:

@@ -38,9 +38,7 @@ def read_beside(folders: Sequence[Path], what: Reproduction, choice: Choice) -> 
         run = read_run(folder)
         played = _of_run(run, what, choice)
         if not played and all(agent.name in CONTROLS for agent in run.config.agents):
-            raise RagenError(
-                f"--beside is '{folder}', which has controls only; the table has its own"
-            )
+            raise RagenError(f"--beside is '{folder}', which has controls only; the table has its own")
         if not played:
             raise RagenError(_nothing(folder, what, choice))
         for one in played:
@@ -83,8 +81,7 @@ def _tests(what: Reproduction, choice: Choice) -> list[tuple[str, str, Task]]:
 
 def _nothing(folder: Path, what: Reproduction, choice: Choice) -> str:
     tests = [
-        f"{test} with {task.settings}" if task.settings else test
-        for _, test, task in _tests(what, choice)
+        f"{test} with {task.settings}" if task.settings else test for _, test, task in _tests(what, choice)
     ]
     return (
         f"--beside is '{folder}', but no agent of that run has played the first {choice.levels} test levels "

@@ -74,10 +74,7 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     had the smallest p-value of all, and seeds were added.
     """
     factors, later = (
-        [
-            2**c.changed * runs.correction(what.cells_of(c), needed_curve(c), further)
-            for c in what.claims
-        ]
+        [2**c.changed * runs.correction(what.cells_of(c), needed_curve(c), further) for c in what.claims]
         for further in (0, 1)
     )
     premises = [failed_premises(what, claim, runs) for claim in what.claims]
@@ -91,11 +88,7 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
         what.claims, later, premises, findings, _adjusted(findings), strict=True
     ):
         word, of = _word(f, p, half)
-        remedy = (
-            Remedy()
-            if premise or word not in ("undecided", "not run")
-            else f.remedy(level / factor)
-        )
+        remedy = Remedy() if premise or word not in ("undecided", "not run") else f.remedy(level / factor)
         verdicts.append(
             Verdict(
                 claim.shown, claim.origin, f.paper, f.ours, f.seeds,

@@ -67,9 +67,7 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
     training and the optimum on the test levels, where all cells play under the same settings. Tests sample at
     a lower temperature than training, so a model begins below its line.
     """
-    of_paper = {curve.game for curve in what.published} | {
-        game for at in what.steps.values() for game in at
-    }
+    of_paper = {curve.game for curve in what.published} | {game for at in what.steps.values() for game in at}
     games = list(dict.fromkeys(column.train for column in what.columns))
     trained = [game for game in games if any(runs.of(game, cell) for cell in runs.sweep.cells)]
     if not trained:
@@ -163,9 +161,7 @@ def _draw_references(panel: Any, runs: Runs, game: str) -> None:
     panel.set_ylim(top=max(panel.get_ylim()[1], *(1.1 * value for value in known.values()), 0))
 
 
-def _draw_panel(
-    panel: Any, runs: Runs, game: str, metric: str, cells: Sequence[str], passes: bool
-) -> None:
+def _draw_panel(panel: Any, runs: Runs, game: str, metric: str, cells: Sequence[str], passes: bool) -> None:
     styles = line_styles(runs.sweep)
     if not any(runs.of(game, cell) for cell in cells):
         panel.annotate("not run", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.45")
@@ -182,9 +178,7 @@ def _draw_panel(
             x, lines.mean(axis=0), dash, color=colour, label=cell, linewidth=1.4, marker=marker,
             markersize=3,
         )  # fmt: skip
-        panel.fill_between(
-            x, lines.min(axis=0), lines.max(axis=0), color=colour, alpha=0.15, linewidth=0
-        )
+        panel.fill_between(x, lines.min(axis=0), lines.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         for result, line in zip(results, lines, strict=True):
             at = fell_at(result)
             if at is not None:

@@ -67,9 +67,7 @@ def p_of_shift(shift: float, deviation: float, n: int) -> float:
     """
     if n < 2 or shift == 0:
         return 1.0
-    by_model = (
-        float(2 * stats.t.sf(abs(shift) * math.sqrt(n) / deviation, n - 1)) if deviation else 0.0
-    )
+    by_model = float(2 * stats.t.sf(abs(shift) * math.sqrt(n) / deviation, n - 1)) if deviation else 0.0
     return max(by_model, 2.0 ** (1 - n))
 
 
@@ -156,9 +154,7 @@ def _success_sides(
         return None if initial is None else sample - initial
 
     columns = what.columns_of(claim)
-    more, less = (
-        joined([of(column, cell) for column in columns]) for cell in (claim.more, claim.less)
-    )
+    more, less = (joined([of(column, cell) for column in columns]) for cell in (claim.more, claim.less))
     return None if more is None or less is None else (more, less)
 
 
@@ -180,9 +176,7 @@ def success_finding(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Find
         favourable = abs(100 * difference.interval.estimate) < _POINTS
     if seeds < 2:
         one = Remedy(ONE_SEED)
-        return Finding(
-            favourable, math.nan, paper, _points(difference), seeds, lambda _: one, gain=shown
-        )
+        return Finding(favourable, math.nan, paper, _points(difference), seeds, lambda _: one, gain=shown)
     outside = printed is not None and not low <= printed / 100 <= high
     half, p_value = math.nan, difference.p_value
     if claim.equal:
@@ -206,10 +200,7 @@ def _points(difference: Difference) -> str:
 
 def _p_of_equal(sides: tuple[FloatArray, FloatArray], within: bool) -> float:
     """Return the p-value of success that differs by less than five points, or else by more."""
-    bounds = [
-        mixed_effects_difference(sides[0] - sign * _POINTS / 100, sides[1]).p_value
-        for sign in (1, -1)
-    ]
+    bounds = [mixed_effects_difference(sides[0] - sign * _POINTS / 100, sides[1]).p_value for sign in (1, -1)]
     return max(bounds) if within else min(bounds)
 
 

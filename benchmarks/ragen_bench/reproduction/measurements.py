@@ -31,9 +31,7 @@ class Runs:
         ]  # fmt: skip
         return sorted(runs, key=lambda result: result.task.seed or 0)
 
-    def correction(
-        self, cells: Iterable[tuple[str, str]], curve: str = "", further: int = 0
-    ) -> int:
+    def correction(self, cells: Iterable[tuple[str, str]], curve: str = "", further: int = 0) -> int:
         """Return the factor of p-values on cells, pairs (game, cell): doubled each time seeds were added.
 
         It is also doubled each time runs of a cell were replaced.
@@ -45,8 +43,7 @@ class Runs:
         5% + 5% / 2 + 5% / 4 + ..., so never above 10%, however often seeds are added and why.
         """
         looks = [
-            max(len(self._counts(cell, curve)) + further, 1)
-            + self.sweep.replaced.get("/".join(cell), 0)
+            max(len(self._counts(cell, curve)) + further, 1) + self.sweep.replaced.get("/".join(cell), 0)
             for cell in cells
         ]
         return int(2 ** (max(looks, default=1) - 1))

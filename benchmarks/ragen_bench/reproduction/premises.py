@@ -130,9 +130,7 @@ def _room(what: Reproduction, claim: Claim, runs: Runs) -> str:
                 f"on {column.test} no cell solves more than random play: "
                 f"{percent(max(rates))}% against {percent(max(chances))}%"
             )
-    rooms = [
-        runs.optimum(column, claim.less) - _rate(runs, column, claim.less) for column in columns
-    ]
+    rooms = [runs.optimum(column, claim.less) - _rate(runs, column, claim.less) for column in columns]
     room, printed = 100 * sum(rooms) / len(rooms), printed_gap(what, claim)
     if claim.equal or printed is None or not room < printed / 2:
         return ""

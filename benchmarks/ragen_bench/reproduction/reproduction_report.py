@@ -90,15 +90,12 @@ def sample_episodes(
 
 
 def _first_of_each(path: Path, tests: list[str]) -> Iterator[Episode]:
-    episodes = [
-        episode for episode in read_records(path, Episode).episodes if episode.task in tests[:1]
-    ]
+    episodes = [episode for episode in read_records(path, Episode).episodes if episode.task in tests[:1]]
     for solved in (True, False):
         first = next((episode for episode in episodes if episode.success is solved), None)
         if first is not None:
             turns = [
-                t.model_copy(update={"reply": escape_unprintable(t.reply, kept="\n\t")})
-                for t in first.turns
+                t.model_copy(update={"reply": escape_unprintable(t.reply, kept="\n\t")}) for t in first.turns
             ]
             yield first.model_copy(update={"turns": tuple(turns)})
 
@@ -165,9 +162,7 @@ class Report:
         if self.what.phase is not None:
             return "Success after training, and runs whose success in training fell below half of its best."
         lines = "; ".join(", ".join(cells) for cells in panels_of(self.what, self._runs))
-        first = (
-            "First row: the paper's points, read off by eye. " if has_paper_row(self.what) else ""
-        )
+        first = "First row: the paper's points, read off by eye. " if has_paper_row(self.what) else ""
         return (
             f"{first}Lines of ours: {lines}. They are means over seeds, averaged over five iterations; bands "
             "reach from the lowest to the highest seed; a cross marks where success in training fell below "
@@ -185,9 +180,7 @@ class Report:
             lines.append(f"unfinished: {self._missing} {are} missing")
         trained = self.data.loc[self.data["design"] != "control", "seeds"]
         if max(trained, default=0) == 1:
-            lines.append(
-                "one seed: intervals speak of these runs, not of the method, and nothing is decided"
-            )
+            lines.append("one seed: intervals speak of these runs, not of the method, and nothing is decided")
         if self.what.source:
             lines.append(f"paper: {self.what.source}")
         lines += paper_notes(self.data.loc[self.data["paper"].notna(), "test"])
@@ -199,9 +192,7 @@ class Report:
         lines += self._added_seeds()
         lines += self._other_sampling()
         early = [r for r in self._results if r.ended]
-        lines += [
-            f"{r.task.game} {r.task.cell} seed {r.task.seed} ended early: {r.ended}" for r in early
-        ]
+        lines += [f"{r.task.game} {r.task.cell} seed {r.task.seed} ended early: {r.ended}" for r in early]
         return lines
 
     def _added_seeds(self) -> list[str]:
@@ -214,13 +205,9 @@ class Report:
         notes = []
         if cells:
             listed = ", ".join(cells)
-            notes = [
-                f"p-values are doubled each time that seeds were added after verdicts: {listed}"
-            ]
+            notes = [f"p-values are doubled each time that seeds were added after verdicts: {listed}"]
         replaced = [
-            name.replace("/", " ")
-            for name in self._run.sweep.replaced
-            if name.partition("/")[0] in games
+            name.replace("/", " ") for name in self._run.sweep.replaced if name.partition("/")[0] in games
         ]
         if replaced:
             notes.append(f"and each time that runs were replaced: {', '.join(replaced)}")

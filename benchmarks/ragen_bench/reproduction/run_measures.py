@@ -126,9 +126,7 @@ def _rise(term: Term) -> Callable[[TaskResult], float]:
 
 def _by_probe(result: TaskResult, name: str) -> dict[int, FloatArray]:
     """Return a number of each bucket, by the probe's iteration; probes with fewer are left out."""
-    curves = [
-        dict(zip(*curve(result, f"gradient/bucket{k}/{name}"), strict=True)) for k in _BUCKETS
-    ]
+    curves = [dict(zip(*curve(result, f"gradient/bucket{k}/{name}"), strict=True)) for k in _BUCKETS]
     whole = set.intersection(*map(set, curves))
     return {i: np.array([values[i] for values in curves]) for i in sorted(whole)}
 
@@ -259,11 +257,7 @@ def _spiked(result: TaskResult) -> bool | None:
 def _spikes(result: TaskResult) -> list[int] | None:
     """Return the iterations whose gradient norm is far above those before it; None without enough."""
     deviation = dict(zip(*curve(result, "reward_std"), strict=True))
-    pairs = [
-        (i, v)
-        for i, v in zip(*curve(result, "grad_norm"), strict=True)
-        if deviation.get(i, 1.0) > 0
-    ]
+    pairs = [(i, v) for i, v in zip(*curve(result, "grad_norm"), strict=True) if deviation.get(i, 1.0) > 0]
     norms = np.array([v for _, v in pairs])
     if len(norms) <= WINDOW:
         return None

@@ -104,9 +104,7 @@ def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -
         "success": success.estimate,
         "low": success.low,
         "high": success.high,
-        "score": normalised_score(
-            success.estimate, runs.chance(column, cell), runs.optimum(column, cell)
-        ),
+        "score": normalised_score(success.estimate, runs.chance(column, cell), runs.optimum(column, cell)),
         "paper": _NAN,
     }
 
@@ -225,11 +223,7 @@ def matrix_grid(what: Reproduction, data: pd.DataFrame, runs: Runs) -> Grid | No
         rows = [
             [
                 sign,
-                *(
-                    text
-                    for game in games
-                    for text in (str(at.get(game, "")), _step(runs, game, sign))
-                ),
+                *(text for game in games for text in (str(at.get(game, "")), _step(runs, game, sign))),
             ]
             for sign, at in what.steps.items()
         ]

@@ -67,9 +67,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         After a failure nothing more is written, so that lines and their hashes stay in step.
         """
         if self._broken:
-            raise RagenError(
-                f"'{self.folder}' could not be written; the same command resumes the run"
-            )
+            raise RagenError(f"'{self.folder}' could not be written; the same command resumes the run")
         new = [episode for episode in episodes if episode.key not in self.done]
         if new and self._moved:
             self._write_config()
@@ -97,9 +95,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         own = {EPISODES, ENVIRONMENT, *(Path(n).stem + ".tmp" for n in (CONFIG, ENVIRONMENT))}
         paths = list(self.folder.iterdir())
         if any(p.name not in own or (p.name == EPISODES and p.stat().st_size) for p in paths):
-            raise RagenError(
-                f"'{self.folder}' is not a run directory and not empty; choose another --out"
-            )
+            raise RagenError(f"'{self.folder}' is not a run directory and not empty; choose another --out")
 
     def _start(self) -> None:
         started = (self.folder / CONFIG).exists()
@@ -218,9 +214,7 @@ def _agents(config: AnyConfig) -> dict[str, Any]:
 
 def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
     """Read the episodes of a run, or its matches; see ``read_records``."""
-    return read_records(
-        folder / EPISODES, MatchRecord if isinstance(config, MatchConfig) else Episode
-    )
+    return read_records(folder / EPISODES, MatchRecord if isinstance(config, MatchConfig) else Episode)
 
 
 def read_own_episodes(folder: Path, config: AnyConfig, checked: bool = True) -> Records[Any]:
@@ -282,6 +276,4 @@ def _part(path: Path, read: Records[Any], failed: set[int]) -> None:
         os.fsync(file.fileno())
     # Without hashes a run is whole; with those of other lines it would count as changed.
     path.with_name(CHECKSUMS).unlink()
-    write_atomically(
-        path, b"".join(line for number, line in enumerate(lines, 1) if number not in failed)
-    )
+    write_atomically(path, b"".join(line for number, line in enumerate(lines, 1) if number not in failed))

@@ -91,9 +91,7 @@ def wilson_mean(
     return score_interval(mean, trials, quantile)
 
 
-def success_rate(
-    successes: npt.ArrayLike, clusters: Clusters | None, confidence: float = 0.95
-) -> Interval:
+def success_rate(successes: npt.ArrayLike, clusters: Clusters | None, confidence: float = 0.95) -> Interval:
     """Return a success rate with :func:`wilson`, or with clusters with :func:`wilson_mean`.
 
     Args:
@@ -208,9 +206,7 @@ def as_samples(**samples: npt.ArrayLike) -> list[FloatArray]:
     return arrays
 
 
-def bootstrap_means(
-    columns: FloatArray, resamples: int, seed: int | np.random.Generator
-) -> FloatArray:
+def bootstrap_means(columns: FloatArray, resamples: int, seed: int | np.random.Generator) -> FloatArray:
     """Return the means, of shape (c, resamples), of rows (c, n) whose entries are drawn jointly."""
     rng = np.random.default_rng(seed)
     n = columns.shape[1]

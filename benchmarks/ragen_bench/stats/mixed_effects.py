@@ -79,9 +79,7 @@ def mixed_effects_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Inter
     return score_interval(rate, trials, _quantile(confidence, variance.degrees_of_freedom))
 
 
-def mixed_effects_difference(
-    a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95
-) -> Difference:
+def mixed_effects_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) -> Difference:
     """Compare two settings on the same levels, each with seeds of its own.
 
     Levels are paired, seeds are not: the runs of one setting share nothing with those of the other. There
@@ -103,9 +101,7 @@ def mixed_effects_difference(
     of_seed = sum(_seed_variance(side)[0] * len(side) for side in (first, second))
     if seeds == (1, 1) and _is_binary(first) and _is_binary(second):
         exact = mcnemar_exact(first[0] == 1, second[0] == 1, confidence)
-        return Difference(
-            exact.difference, exact.p_value, variance, seeds, permuted=False, of_seed=of_seed
-        )
+        return Difference(exact.difference, exact.p_value, variance, seeds, permuted=False, of_seed=of_seed)
     error = math.sqrt(max(variance.total, 1 / first.shape[1] ** 2))
     half = _quantile(confidence, variance.degrees_of_freedom) * error
     by_model = float(2 * stats.t.sf(abs(estimate) / error, variance.degrees_of_freedom))

@@ -171,9 +171,7 @@ def paired_bootstrap(
     rng = np.random.default_rng(seed)
     return PairedResult(
         bootstrap_mean(differences, confidence, resamples, seed=rng, clusters=clusters),
-        sign_flip(
-            differences if clusters is None else cluster_sums(differences, clusters), resamples, rng
-        ),
+        sign_flip(differences if clusters is None else cluster_sums(differences, clusters), resamples, rng),
         len(first),
         int(np.count_nonzero(differences > 0)),
         int(np.count_nonzero(differences < 0)),
@@ -230,9 +228,7 @@ def _newcombe(both: int, a_only: int, b_only: int, n: int, confidence: float) ->
     return square_and_add((a_only - b_only) / n, first, second, phi)
 
 
-def square_and_add(
-    estimate: float, first: Interval, second: Interval, correlation: float
-) -> Interval:
+def square_and_add(estimate: float, first: Interval, second: Interval, correlation: float) -> Interval:
     """Return the interval for the difference of two correlated rates from the intervals of each."""
 
     def combine(x: float, y: float) -> float:

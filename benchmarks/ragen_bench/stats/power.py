@@ -83,9 +83,7 @@ class Design(NamedTuple):
         both = self.rate * (self.rate + effect) + self._covariance(effect)
         worse, better = self.rate - both, self.rate + effect - both
         pairs = np.arange(self.levels + 1)
-        enough = stats.binom.isf(
-            alpha / 2, pairs, 0.5
-        )  # more wins than that among the discordant pairs
+        enough = stats.binom.isf(alpha / 2, pairs, 0.5)  # more wins than that among the discordant pairs
         wins = stats.binom.sf(enough, pairs, better / (better + worse))
         return float(stats.binom.pmf(pairs, self.levels, better + worse) @ wins)
 
@@ -163,9 +161,7 @@ def levels_for(effect: float, design: Design, alpha: float, power: float = 0.8) 
         power: Chance to find the difference.
     """
     counts = range(1, _MOST_LEVELS + 1)
-    place = bisect_left(
-        counts, power, key=lambda n: design._replace(levels=n).power_at(effect, alpha)
-    )
+    place = bisect_left(counts, power, key=lambda n: design._replace(levels=n).power_at(effect, alpha))
     return counts[place] if place < len(counts) else None
 
 

@@ -94,9 +94,7 @@ def success_score(
     They are :func:`normalised_interval`, which has no width left where all levels or none are solved, and
     :func:`success_bounds`. Arguments, range and errors are those of the two.
     """
-    score = normalised_interval(
-        solved, chance, best, confidence, resamples, seed=seed, clusters=clusters
-    )
+    score = normalised_interval(solved, chance, best, confidence, resamples, seed=seed, clusters=clusters)
     if math.isnan(score.estimate):
         return score
     _, low, high = success_bounds(solved, chance, best, confidence, clusters)

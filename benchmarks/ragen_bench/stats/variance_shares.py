@@ -75,9 +75,7 @@ def _components(factors: Mapping[str, FloatArray], weights: FloatArray) -> dict[
     else:
         ((name, mean),) = means.items()
         own = mean.mean(axis=1)
-        level = (
-            _covariance(own, own, weights) - (parts[name] + noise[name] / attempts) / mean.shape[1]
-        )
+        level = _covariance(own, own, weights) - (parts[name] + noise[name] / attempts) / mean.shape[1]
     return {LEVEL: level, **parts, SAMPLING: np.mean(list(noise.values()), axis=0)}
 
 

@@ -117,9 +117,7 @@ def sweep_grids(data: pd.DataFrame, sweep: Sweep) -> dict[str, Grid]:
 def _change(row: dict[Any, Any]) -> str:
     if row["point"] == row["reference"]:
         return "reference"
-    return interval(
-        100 * row["difference"], 100 * row["difference_low"], 100 * row["difference_high"], 1
-    )
+    return interval(100 * row["difference"], 100 * row["difference_low"], 100 * row["difference_high"], 1)
 
 
 def shares_table(run: Run, sweep: Sweep) -> pd.DataFrame:
@@ -245,9 +243,7 @@ def _draw_panel(panel: Any, lines: dict[Any, pd.DataFrame]) -> None:
             ("random_success", "random", ":"),
         ):
             if place == 0:
-                panel.plot(
-                    x, 100 * rows[column].to_numpy(), dash, color="0.45", linewidth=1, label=text
-                )
+                panel.plot(x, 100 * rows[column].to_numpy(), dash, color="0.45", linewidth=1, label=text)
         panel.set_xticks(x, [str(label) for label in rows["x"]])
     if max(len(label.get_text()) for label in panel.get_xticklabels()) > _LONG:
         panel.tick_params(axis="x", rotation=40)

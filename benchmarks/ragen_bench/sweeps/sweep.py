@@ -86,9 +86,7 @@ class Sweep(_Model):
             if axis.reference is None and self.standard is None:
                 raise ValueError(f"axis '{name}' has no reference, and the sweep no standard")
             if axis.reference is not None and axis.reference not in axis.points:
-                raise ValueError(
-                    f"axis '{name}': reference '{axis.reference}' is none of its points"
-                )
+                raise ValueError(f"axis '{name}': reference '{axis.reference}' is none of its points")
         return self
 
     @cached_property
@@ -113,9 +111,7 @@ class Sweep(_Model):
                 if axis.reference is None:
                     own.insert(0, (STANDARD, f"{game}.{STANDARD}"))
                 first = dict(own)[axis.reference or STANDARD]
-                listed += [
-                    Place(game, name, point, task, first) for point, task in own if task in tasks
-                ]
+                listed += [Place(game, name, point, task, first) for point, task in own if task in tasks]
         return listed
 
     def suite(self, games: Sequence[str], episodes: int | None, level_seed: int) -> Suite:
@@ -138,12 +134,8 @@ class Sweep(_Model):
                 if not point.games or game in point.games:
                     settings = {**point.settings, **point.games.get(game, {})}
                     if point.drawn:
-                        settings["levels"] = draw_levels(
-                            env, settings, point.split, count, level_seed
-                        )
-                    tasks[f"{game}.{place}"] = Task(
-                        env=env, settings=settings, split=_kept(point.split)
-                    )
+                        settings["levels"] = draw_levels(env, settings, point.split, count, level_seed)
+                    tasks[f"{game}.{place}"] = Task(env=env, settings=settings, split=_kept(point.split))
         return Suite(
             name=self.name, version=self.version, description=self.description, episodes=count,
             sampling=self.sampling, tasks=tasks,
@@ -154,9 +146,7 @@ def _kept(split: Split) -> Split | None:
     return None if split == TEST else split
 
 
-def draw_levels(
-    env: str, settings: Mapping[str, Any], split: str, count: int, seed: int
-) -> list[JsonValue]:
+def draw_levels(env: str, settings: Mapping[str, Any], split: str, count: int, seed: int) -> list[JsonValue]:
     """Return levels that no pack holds, in text form, drawn in the order of the generator."""
     game = make(env, **settings).unwrapped
     if not isinstance(game, GameEnv) or not game.has_packs:

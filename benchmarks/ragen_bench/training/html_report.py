@@ -128,8 +128,7 @@ def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tu
     for panel in _PANELS:
         scale = 100 if panel.unit == "%" else 1
         series = {
-            name: [(m["iteration"], scale * m[name]) for m in metrics if name in m]
-            for name in panel.names
+            name: [(m["iteration"], scale * m[name]) for m in metrics if name in m] for name in panel.names
         }
         series = {name: points for name, points in series.items() if points}
         if series:
@@ -182,9 +181,7 @@ def _legend_name(metric: str) -> str:
     if group == "validation":
         return f"{rest.rpartition('/')[2].replace('_', ' ')}, validation"
     if group == "information":
-        return (
-            rest.removeprefix("first/").replace("/", ": ").replace("_", " ").replace("@1", " at 1")
-        )
+        return rest.removeprefix("first/").replace("/", ": ").replace("_", " ").replace("@1", " at 1")
     return (rest or f"{metric}, training").replace("_", " ")
 
 
@@ -196,6 +193,4 @@ def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
         return []
     numbers = sorted({sample["iteration"] for sample in chosen})
     ends = dict.fromkeys((numbers[0], numbers[-1]))
-    return [
-        (f"After iteration {n}", [s for s in chosen if s["iteration"] == n][:_SHOWN]) for n in ends
-    ]
+    return [(f"After iteration {n}", [s for s in chosen if s["iteration"] == n][:_SHOWN]) for n in ends]

@@ -50,9 +50,7 @@ def choose_episodes(
         kept = list(best.values())
     if not kept:
         solved = sum(episode.success for episode in played)
-        raise RagenError(
-            f"'{source}' has no episode to imitate: {solved} of {len(played)} are solved"
-        )
+        raise RagenError(f"'{source}' has no episode to imitate: {solved} of {len(played)} are solved")
     return str(side), kept
 
 

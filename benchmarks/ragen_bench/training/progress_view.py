@@ -64,9 +64,7 @@ def _text(metrics: dict[str, Any]) -> str:
     ):  # fmt: skip
         if name in metrics:
             value = metrics[name]
-            parts.append(
-                f"{label} {100 * value:.1f}%" if name == "success" else f"{label} {value:.3g}"
-            )
+            parts.append(f"{label} {100 * value:.1f}%" if name == "success" else f"{label} {value:.3g}")
     if "seconds/total" in metrics and parts:
         parts.append(f"{metrics['seconds/total']:.3g} s")
     return "  ".join(parts)

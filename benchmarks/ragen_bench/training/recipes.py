@@ -46,9 +46,7 @@ def imitation_of(name: str) -> dict[str, Any]:
     """Return the settings of ``ragen sft`` in a recipe."""
     settings = find_recipe(name).sft
     if settings is None:
-        raise RagenError(
-            f"the recipe '{name}' needs no imitation; start with: ragen train --recipe {name}"
-        )
+        raise RagenError(f"the recipe '{name}' needs no imitation; start with: ragen train --recipe {name}")
     return settings
 
 

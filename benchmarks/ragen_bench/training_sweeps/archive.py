@@ -41,9 +41,7 @@ def matching(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[
     """Return the results of exactly these tasks, by path; those of other settings are left out."""
     wanted = {task.path: task.settings for task in tasks}
     return {
-        result.task.path: result
-        for result in results
-        if wanted.get(result.task.path) == result.task.settings
+        result.task.path: result for result in results if wanted.get(result.task.path) == result.task.settings
     }
 
 
@@ -98,8 +96,7 @@ def _covers(done: SweepTask, task: SweepTask) -> bool:
 
 def _renamed(result: TaskResult, task: SweepTask) -> TaskResult:
     outcomes = {
-        agent: {test: played[test] for test in task.suite.tasks}
-        for agent, played in result.outcomes.items()
+        agent: {test: played[test] for test in task.suite.tasks} for agent, played in result.outcomes.items()
     }
     # Times of another command, perhaps on another machine, are not comparable.
     curves = {name: c for name, c in result.curves.items() if not name.startswith("seconds/")}

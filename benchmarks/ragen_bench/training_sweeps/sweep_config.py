@@ -132,9 +132,7 @@ def _check_cell(name: str, cell: Cell) -> None:
 def _refuse(given: Mapping[str, Any], elsewhere: Mapping[str, str], where: str) -> None:
     for field, instead in elsewhere.items():
         if field in given:
-            raise ValueError(
-                f"{where}.{field} is {given[field]!r:.80}, but the sweep sets it; use {instead}"
-            )
+            raise ValueError(f"{where}.{field} is {given[field]!r:.80}, but the sweep sets it; use {instead}")
 
 
 @lru_cache(maxsize=1)

@@ -85,9 +85,7 @@ class SweepRun:
             return self
         own = self.archive(self.kept)
         versions = {r.task.suite_version for r in read_archive(own) or read_archives(own.parent)}
-        return replace(
-            self, choice=replace(self.choice, suite_version=max(versions, default=SUITE_VERSION))
-        )
+        return replace(self, choice=replace(self.choice, suite_version=max(versions, default=SUITE_VERSION)))
 
     def with_kept_seeds(self) -> "SweepRun":
         """Return the run with as many seeds as some cell has archived, or as it is where none are.
@@ -168,9 +166,7 @@ class SweepRun:
             left, self._local_workers if self.backend == "local" else None, guessed
         )
 
-    def _row(
-        self, game: str, cell: str, states: Sequence[TaskState], cost: Cost
-    ) -> dict[str, object]:
+    def _row(self, game: str, cell: str, states: Sequence[TaskState], cost: Cost) -> dict[str, object]:
         left = [cost.left(state) for state in states]
         known = [seconds for seconds in left if seconds is not None]
         return {
@@ -226,9 +222,7 @@ def _notes(left: Sequence[float | None], workers: int | None, guessed: bool) -> 
     known = [seconds for seconds in left if seconds is not None]
     total = sum(known)
     if len(known) < len(left):
-        return [
-            "the time of some games is unknown: no iteration of them has been measured at this scale"
-        ]
+        return ["the time of some games is unknown: no iteration of them has been measured at this scale"]
     source = "measured iterations"
     if guessed:
         source = (
@@ -267,9 +261,7 @@ class SweepView(TerminalBar):
         if not self._console.is_terminal:
             return
         under_way = sum(iterations_done(self._root / task.path) for task in tasks)
-        self._bar.update(
-            self._row, completed=self._finished + under_way, description=self._text(tasks)
-        )
+        self._bar.update(self._row, completed=self._finished + under_way, description=self._text(tasks))
 
     def done(self, task: SweepTask, seconds: float) -> None:
         """Say that a task is done."""

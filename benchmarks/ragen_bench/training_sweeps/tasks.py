@@ -228,9 +228,7 @@ def _with_seed(first: SweepTask, seed: int) -> SweepTask:
 
 def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell) -> TrainConfig:
     scale = sweep.scales[choice.scale]
-    iterations = max(
-        1, (scale.quick if choice.quick else scale.iterations) // cell.iterations_divisor
-    )
+    iterations = max(1, (scale.quick if choice.quick else scale.iterations) // cell.iterations_divisor)
     size = _SCALES[choice.scale]
     if choice.quick:
         size = merged(size, {"evaluation": {"every": iterations, "episodes": 32}})
@@ -273,9 +271,7 @@ def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
 def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConfig) -> Suite:
     settings = conversation_settings(sweep.scales[choice.scale], cell)
     envs = {name: core_tasks()[name].env for name in _tests(sweep, game)}
-    tasks = {
-        name: Task(env=env, settings=with_level_texts(env, settings)) for name, env in envs.items()
-    }
+    tasks = {name: Task(env=env, settings=with_level_texts(env, settings)) for name, env in envs.items()}
     own = [own_level_count(task.settings) for task in tasks.values() if "levels" in task.settings]
     return Suite(
         name=sweep.name,

@@ -178,9 +178,7 @@ def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcom
     run = read_run(TEST)
     _check_played(run.samples)
     return {
-        name: {
-            test: outcome_of(list(run.samples[agent, test].values())) for test in task.suite.tasks
-        }
+        name: {test: outcome_of(list(run.samples[agent, test].values())) for test in task.suite.tasks}
         for name, agent in agents.items()
     }
 

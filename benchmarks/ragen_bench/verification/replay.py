@@ -37,9 +37,7 @@ class Check(NamedTuple):
     def holds(self) -> bool:
         """Whether both are equal; of probabilities, but for what another processor may round otherwise."""
         if isinstance(self.recorded, float) and isinstance(self.recomputed, float):
-            return math.isclose(
-                self.recorded, self.recomputed, rel_tol=_ROUNDING, abs_tol=_ROUNDING
-            )
+            return math.isclose(self.recorded, self.recomputed, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
         return bool(self.recorded == self.recomputed)
 
 
@@ -127,9 +125,7 @@ def next_of_control(agent: str, request: Request, play: Callable[[str], object])
     return reply.text
 
 
-def _turn(
-    number: int, turn: TurnRecord, env: ConversationWrapper, total: list[float]
-) -> Iterator[Check]:
+def _turn(number: int, turn: TurnRecord, env: ConversationWrapper, total: list[float]) -> Iterator[Check]:
     yield Check(number, "user", turn.user, env.user)
     picture = picture_hash(env.pictures[-1]) if env.pictures else None
     yield Check(number, "picture", turn.picture, picture)
@@ -138,9 +134,7 @@ def _turn(
     yield from result_checks(number, turn, result, env.names)
 
 
-def result_checks(
-    number: int, turn: TurnRecord, result: TurnResult, names: Sequence[str]
-) -> Iterator[Check]:
+def result_checks(number: int, turn: TurnRecord, result: TurnResult, names: Sequence[str]) -> Iterator[Check]:
     """Yield checks of what a reply did."""
     actions = action_texts(names, result.parsed.actions)
     yield Check(number, "defects", turn.defects, tuple(str(d) for d in result.parsed.defects))
@@ -214,9 +208,7 @@ class _Replay:
 
     def _before(self, turn: int) -> Iterator[Check]:
         """Yield checks of who acts in a round, the prompt of each, and the replies of controls."""
-        for number, (seat, record) in enumerate(
-            zip(self.table.seats, self.match.seats, strict=True)
-        ):
+        for number, (seat, record) in enumerate(zip(self.table.seats, self.match.seats, strict=True)):
             count = len(record.turns)
             if turn >= count:
                 if seat.end is None and not record.end.is_failure:
@@ -269,18 +261,14 @@ class _Replay:
         """Play a round, in which failed seats stay silent, and yield checks of what it did."""
         agents = self.table.possible_agents
         spoken = {
-            number: seat.turns[turn]
-            for number, seat in enumerate(self.match.seats)
-            if turn < len(seat.turns)
+            number: seat.turns[turn] for number, seat in enumerate(self.match.seats) if turn < len(seat.turns)
         }
         replies = dict.fromkeys(self.table.agents, "")
         replies |= {agents[number]: recorded.reply for number, recorded in spoken.items()}
         cut_off = {agents[number]: recorded.cut_off for number, recorded in spoken.items()}
         results = self.table.play(replies, cut_off)
         for number, recorded in spoken.items():
-            if (
-                agents[number] not in results
-            ):  # it had left the game, as the check of its turns says
+            if agents[number] not in results:  # it had left the game, as the check of its turns says
                 continue
             result, names = results[agents[number]], self.table.seats[number].names
             self._ends[number] = result.end

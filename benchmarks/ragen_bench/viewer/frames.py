@@ -111,9 +111,7 @@ def _frames(episode: Episode) -> Iterator[dict[str, Any]]:
     left = env.budget
     for number, turn in enumerate(episode.turns):
         yield {"turn": number, "best": _best(env, left), "board": _board(env)}
-        for name, reward, effective in zip(
-            turn.executed, turn.rewards, turn.effective, strict=True
-        ):
+        for name, reward, effective in zip(turn.executed, turn.rewards, turn.effective, strict=True):
             slipped = _act(env, env.action_of(name))
             yield {
                 "turn": number, "action": name, "reward": reward, "effective": effective,

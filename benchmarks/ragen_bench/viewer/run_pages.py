@@ -77,9 +77,7 @@ def _distinct_names(runs: Sequence[Run]) -> dict[tuple[int, str], str]:
     """Return a name for each agent by the number of its run and its name there."""
     entries = [(i, agent.name) for i, run in enumerate(runs) for agent in run.config.agents]
     counts = Counter(name for _, name in entries)
-    return {
-        (i, name): name if counts[name] == 1 else str(Side(runs[i], name)) for i, name in entries
-    }
+    return {(i, name): name if counts[name] == 1 else str(Side(runs[i], name)) for i, name in entries}
 
 
 def _joined(runs: Sequence[Run], names: dict[tuple[int, str], str]) -> Run:
@@ -93,8 +91,7 @@ def _joined(runs: Sequence[Run], names: dict[tuple[int, str], str]) -> Run:
     suite = first.config.suite.model_copy(update={"tasks": tasks})
     samples = {
         (names[i, agent], task): {
-            key: episode.model_copy(update={"agent": names[i, agent]})
-            for key, episode in sample.items()
+            key: episode.model_copy(update={"agent": names[i, agent]}) for key, episode in sample.items()
         }
         for i, run in enumerate(runs)
         for (agent, task), sample in run.samples.items()
@@ -128,9 +125,7 @@ class _Pages:
         names = dict.fromkeys(agent for agent, _ in self._run.samples)
         self._slugs = {name: _slug(number, name) for number, name in enumerate(names)}
         self._games = [
-            task
-            for task in self._run.config.suite.tasks
-            if any(t == task for _, t in self._run.samples)
+            task for task in self._run.config.suite.tasks if any(t == task for _, t in self._run.samples)
         ]
         self._templates = page_templates()
         self._templates.globals.update(base="run_base.html.j2", run=joined.title)
@@ -174,9 +169,7 @@ class _Pages:
         self._write(f"beside/{game}.html", "beside.html", game=game, agents=values)
 
     def _viewer(self, agent: str, game: str, episodes: Sequence[Episode]) -> None:
-        ledgers = {
-            judged.episode.key: judged for judged in self._explained.ledgers.get((agent, game), ())
-        }
+        ledgers = {judged.episode.key: judged for judged in self._explained.ledgers.get((agent, game), ())}
         here = self._link(agent, game)
         self._write(
             here,
@@ -230,9 +223,7 @@ def viewer_values(episodes: Sequence[Episode], ledgers: Mapping[Any, Ledger]) ->
     }
 
 
-def beside_values(
-    samples: Mapping[str, Sequence[Episode]], links: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def beside_values(samples: Mapping[str, Sequence[Episode]], links: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the values of each agent for the page of two agents."""
     return [
         {

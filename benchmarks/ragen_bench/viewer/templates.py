@@ -48,9 +48,7 @@ def write_tiles(folder: Path) -> None:
         if tiles is None:
             continue
         (folder / name).mkdir(parents=True)
-        for cell, picture in zip(
-            game.text.vocabularies["standard"], tiles.draw(_SIDE), strict=True
-        ):
+        for cell, picture in zip(game.text.vocabularies["standard"], tiles.draw(_SIDE), strict=True):
             Image.fromarray(picture).save(folder / name / f"{cell.replace(' ', '-')}.png")
 
 

@@ -35,9 +35,7 @@ def write_transcript_pages(
     templates = page_templates()
     templates.globals.update(base="run_base.html.j2", run=title)
     page = templates.get_template("transcripts.html.j2")
-    text = page.render(
-        root="", page="index.html", filters=filters, transcripts=transcripts, notes=notes
-    )
+    text = page.render(root="", page="index.html", filters=filters, transcripts=transcripts, notes=notes)
     with new_site(out) as new:
         (new / "index.html").write_text(text, encoding="utf-8")
 
@@ -51,9 +49,7 @@ def read_training_samples(folder: Path) -> list[Transcript]:
 def _reward_note(parts: dict[str, float]) -> str:
     """Return the parts of a turn's reward: the game's, and those of the rest that are not 0."""
     shown = {name: value for name, value in parts.items() if name == "game" or value}
-    return ", ".join(
-        f"{'reward' if name == 'game' else name} {value:g}" for name, value in shown.items()
-    )
+    return ", ".join(f"{'reward' if name == 'game' else name} {value:g}" for name, value in shown.items())
 
 
 def _sample(number: int, line: dict[str, Any]) -> Transcript:

@@ -71,9 +71,7 @@ def _of_all_rows(states: Tensor, common: Tensor) -> Tensor:
     return product.view(key_heads, rows, count, -1).transpose(0, 1)
 
 
-def attend_many(
-    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, scaling: float
-) -> Tensor:
+def attend_many(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, scaling: float) -> Tensor:
     """Attend with several queries a row.
 
     Args:

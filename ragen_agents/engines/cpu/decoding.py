@@ -190,9 +190,7 @@ class Decoder:
     def _sample(self, batch: Batch, logits: Tensor, seeds: Sequence[int]) -> Replies:
         """Sample until all rows have ended; between checks nothing waits for the device."""
         device = logits.device
-        replies = Replies(
-            len(seeds), self.max_tokens, self.stop_token_ids, device, self.ends_with_stop
-        )
+        replies = Replies(len(seeds), self.max_tokens, self.stop_token_ids, device, self.ends_with_stop)
         own = [np.random.default_rng(seed).random(self.max_tokens) for seed in seeds]
         draws = torch.from_numpy(np.stack(own, axis=1)).to(device)
         every = _STEPS_BETWEEN_CHECKS["cpu" if device.type == "cpu" else "other"]
@@ -205,9 +203,7 @@ class Decoder:
             logits = batch.feed(replies.last(batch.rows))
         return replies
 
-    def _start(
-        self, chunks: Sequence[Sequence[int]], past: KeyValues | None
-    ) -> tuple[Batch, Tensor]:
+    def _start(self, chunks: Sequence[Sequence[int]], past: KeyValues | None) -> tuple[Batch, Tensor]:
         if past is not None:
             batch = self._batch(len(chunks), past)
             return batch, batch.read(chunks, self.pad)
@@ -231,9 +227,7 @@ class Decoder:
         batch.read([ids], self.pad)
         if isinstance(self._forward, LlamaForward):
             return batch.key_values().shared_by(rows)
-        return batch.key_values().select(
-            torch.zeros(rows, dtype=torch.int64, device=self.model.device)
-        )
+        return batch.key_values().select(torch.zeros(rows, dtype=torch.int64, device=self.model.device))
 
     def _batch(self, rows: int, past: KeyValues | None = None) -> Batch:
         return Batch(self._forward, rows, self.model.device, past, self.max_tokens)
@@ -262,9 +256,7 @@ def _shared_beginning(prompts: Sequence[Sequence[int]]) -> int:
     """Count the tokens that all prompts begin with, without the last one of any."""
     shortest = min(map(len, prompts)) - 1
     first = prompts[0]
-    return next(
-        (i for i in range(shortest) if any(prompt[i] != first[i] for prompt in prompts)), shortest
-    )
+    return next((i for i in range(shortest) if any(prompt[i] != first[i] for prompt in prompts)), shortest)
 
 
 def stop_token_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:

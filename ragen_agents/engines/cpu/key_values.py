@@ -29,9 +29,7 @@ class GrowingLayer(DynamicLayer):
         common: Keys and values, (heads, slots, head size), of what all rows begin with.
     """
 
-    def __init__(
-        self, pair: Pair | None = None, length: int = 0, common: Pair | None = None
-    ) -> None:
+    def __init__(self, pair: Pair | None = None, length: int = 0, common: Pair | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.length = length
         self.common = common
@@ -48,9 +46,7 @@ class GrowingLayer(DynamicLayer):
         """Return the slots of a row, common ones included."""
         return self.length + (0 if self.common is None else self.common[0].shape[1])
 
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *_: object, **__: object
-    ) -> tuple[Any, Any]:
+    def update(self, key_states: Tensor, value_states: Tensor, *_: object, **__: object) -> tuple[Any, Any]:
         """Append slots to the first rows; returns all their keys and values, (rows, heads, slots, head size).
 
         If there are common slots, they are apart where one slot a row is appended, and are repeated for
@@ -149,9 +145,7 @@ class KeyValues:
         """Return a cache that takes the buffers over and writes into them."""
         common: Sequence[Pair | None] = self.common or [None] * len(self.layers)
         length = self.mask.shape[1]
-        layers: list[Any] = [
-            GrowingLayer(p, length, c) for p, c in zip(self.layers, common, strict=True)
-        ]
+        layers: list[Any] = [GrowingLayer(p, length, c) for p, c in zip(self.layers, common, strict=True)]
         return Cache(layers=layers)
 
     def shared_by(self, count: int) -> "KeyValues":
@@ -197,10 +191,7 @@ class KeyValues:
         if count == self.common_count:
             return self
         layers = [
-            tuple(
-                _put_together(common[:, count:], own)
-                for common, own in zip(shared, pair, strict=True)
-            )
+            tuple(_put_together(common[:, count:], own) for common, own in zip(shared, pair, strict=True))
             for shared, pair in zip(self.common, self.layers, strict=True)
         ]
         mask = torch.nn.functional.pad(self.mask, (self.common_count - count, 0), value=True)

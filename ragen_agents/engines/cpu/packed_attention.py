@@ -53,9 +53,7 @@ def _starts(lengths: list[int], device: torch.device) -> Tensor:
     return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
 
 
-def packed_attention(
-    packed: Packed, query: Tensor, key: Tensor, value: Tensor, scaling: float
-) -> Tensor:
+def packed_attention(packed: Packed, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
     """Attend in bfloat16.
 
     Args:

@@ -29,9 +29,7 @@ class PrefixCache:
         self._past: KeyValues | None = None
         self._read: list[list[int]] = []
 
-    def sample(
-        self, decoder: Decoder, prompts: Sequence[list[int]], seeds: Sequence[int]
-    ) -> list[Sample]:
+    def sample(self, decoder: Decoder, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[Sample]:
         """Sample a reply to each prompt, and read only what is not cached.
 
         Args:
@@ -44,9 +42,7 @@ class PrefixCache:
         spare = max(map(len, suffixes)) + _SPARE
         samples, past = decoder.run(suffixes, seeds, self._taken(places, spare))
         self._past = past
-        self._read = [
-            [*prompt, *sample.ids[:-1]] for prompt, sample in zip(prompts, samples, strict=True)
-        ]
+        self._read = [[*prompt, *sample.ids[:-1]] for prompt, sample in zip(prompts, samples, strict=True)]
         return samples
 
     def _places(self, decoder: Decoder, prompts: Sequence[list[int]]) -> list[tuple[int, int]]:

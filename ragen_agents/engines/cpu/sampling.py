@@ -134,9 +134,7 @@ class Replies:
         ends = zip(self.counts().tolist(), self._open.tolist(), strict=True)
         return [
             Sample(ids[:n], logs[:n], spread[:n], "length" if unended else "stop")
-            for ids, logs, spread, (n, unended) in zip(
-                tokens, logprobs, entropies, ends, strict=True
-            )
+            for ids, logs, spread, (n, unended) in zip(tokens, logprobs, entropies, ends, strict=True)
         ]
 
     def _stopped(self, tokens: Tensor) -> Tensor:

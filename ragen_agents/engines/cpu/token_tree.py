@@ -150,9 +150,7 @@ class _GrowingTree:
         real = torch.arange(int(lengths.max())) < lengths[:, None]
         slots = None if real.all() else real.flatten().nonzero()[:, 0]
         above = [node.above for node in nodes if node.above is not None]
-        parents = (
-            Parents(above[0].level, torch.tensor([a.number for a in above])) if above else None
-        )
+        parents = Parents(above[0].level, torch.tensor([a.number for a in above])) if above else None
         self.levels.append(Level(slice(first, self._count), real, slots, parents))
 
 
@@ -165,8 +163,7 @@ def _levels(nodes: list[_Node]) -> Iterator[list[_Node]]:
     level: list[_Node] = []
     for node in sorted(nodes, key=order):
         if level and (
-            order(node)[0] != order(level[0])[0]
-            or len(node.tokens) < _SIMILAR * len(level[0].tokens)
+            order(node)[0] != order(level[0])[0] or len(node.tokens) < _SIMILAR * len(level[0].tokens)
         ):
             yield level
             level = []

@@ -101,9 +101,7 @@ def _passed(layer: Any, states: Tensor, rotation: tuple[Tensor, Tensor], attend:
     return after
 
 
-def _attention(
-    module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend
-) -> Tensor:
+def _attention(module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
     query, key, value = heads_of(module, states, _normed)
     query, key = (_rotated(each, rotation) for each in (query, key))
     attended = attend(query, key, value, module.scaling).flatten(1)
@@ -148,9 +146,7 @@ class _Norm(torch.autograd.Function):
         return to_states.to(states.dtype), to_weight.to(weight.dtype), None
 
 
-def tree_attention(
-    tree: TokenTree, query: Tensor, key: Tensor, value: Tensor, scaling: float
-) -> Tensor:
+def tree_attention(tree: TokenTree, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
     """Attend in float32.
 
     Args:

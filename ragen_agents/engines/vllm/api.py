@@ -19,9 +19,7 @@ SUPPORTED: Final = ((0, 32), (0, 33))
 """The first version, and the first that is none any more."""
 UNLABELLED: Final = "default"
 """Label of the weights that vLLM was started with."""
-SERVE: Final = (
-    "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out --logprobs-mode processed_logprobs"
-)
+SERVE: Final = "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out --logprobs-mode processed_logprobs"
 """The command that starts a server; a line for people."""
 GENERATE: Final = "/inference/v1/generate"
 VERSION: Final = "/version"

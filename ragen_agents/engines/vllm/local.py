@@ -140,9 +140,7 @@ class LocalModel:
             if self._state == "empty":
                 torch.cuda.empty_cache()  # PyTorch keeps the memory of the update's activations
                 self._engine.wake_up(["weights"])
-            self._engine.collective_rpc(
-                "reload_weights", kwargs={"weights_iterator": noted(weights, sent)}
-            )
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": noted(weights, sent)})
             reading = partial(_weight_sums, dtype=getattr(torch, self.precision))
             for held in self._engine.collective_rpc(reading):
                 check_sums(sent, held, label)
@@ -307,8 +305,6 @@ def _finished(output: Any) -> Finished:
     ids = list(reply.token_ids)
     if reply.finish_reason not in ("stop", "length"):
         raise EngineError(f"vLLM ended a reply with '{reply.finish_reason}'")
-    logprobs = [
-        float(place[token].logprob) for place, token in zip(reply.logprobs, ids, strict=True)
-    ]
+    logprobs = [float(place[token].logprob) for place, token in zip(reply.logprobs, ids, strict=True)]
     label = label_of(reply.weight_versions or ())
     return Finished(output.request_id, ids, logprobs, reply.finish_reason, label)

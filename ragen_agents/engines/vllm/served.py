@@ -210,15 +210,11 @@ class ServedEngine:
         It depends on prompt, seed and weights only, so it is that of a server that is gone meanwhile.
         """
         server = self._servers[request.key % len(self._servers)]
-        fields = sampling_fields(
-            request.seed, request.temperature, self._max_tokens, self._stop_token_ids
-        )
+        fields = sampling_fields(request.seed, request.temperature, self._max_tokens, self._stop_token_ids)
         while True:
             reply = await server.reply(str(next(self._names)), request.ids, fields)
             if self._is_ours(reply.label):
-                return Completion(
-                    request.key, reply.ids, reply.logprobs, reply.finish, self.version
-                )
+                return Completion(request.key, reply.ids, reply.logprobs, reply.finish, self.version)
             async with self._restoring:
                 await self._restore(server)
 

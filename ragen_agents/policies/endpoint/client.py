@@ -201,16 +201,12 @@ def _check_finished(choice: _Choice, reason: str) -> None:
     if reason in _OUT_OF_CONTEXT:
         raise PromptTooLongError(f"the reply ended with finish_reason '{reason}'")
     if reason not in _FINISHED | _CUT_OFF:
-        raise TroubleError(
-            f"the server did not complete its reply: finish_reason '{choice.finish_reason}'"
-        )
+        raise TroubleError(f"the server did not complete its reply: finish_reason '{choice.finish_reason}'")
 
 
 def _text(content: str | list[_ContentPart] | None) -> str:
     """Return the text of a reply, which some servers send in parts."""
-    return (
-        "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
-    )
+    return "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
 
 
 def _thoughts(message: _Message) -> str | None:
@@ -278,9 +274,7 @@ class Client:
         """
         try:
             async with asyncio.timeout(self._timeout):
-                response = await self._client.post(
-                    "/chat/completions", cast_to=httpx2.Response, body=body
-                )
+                response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
         except TimeoutError:
             raise TroubleError(f"no answer in {self._timeout:g} s") from None
         except APIStatusError as error:
@@ -311,8 +305,7 @@ class Client:
     def _covered(self, answer: Answer) -> Answer:
         reasoning = None if answer.reasoning is None else self._key.hide(answer.reasoning)
         calls = tuple(
-            ToolCall(self._key.hide(call.name), self._key.hide(call.arguments))
-            for call in answer.calls
+            ToolCall(self._key.hide(call.name), self._key.hide(call.arguments)) for call in answer.calls
         )
         return replace(answer, text=self._key.hide(answer.text), reasoning=reasoning, calls=calls)
 

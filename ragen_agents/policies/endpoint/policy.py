@@ -204,9 +204,7 @@ class EndpointPolicy:
             self._answered = True
             return answer, time.monotonic() - sent
 
-    async def _check_endpoint(
-        self, request: Request, body: dict[str, Any], failed: Exception
-    ) -> None:
+    async def _check_endpoint(self, request: Request, body: dict[str, Any], failed: Exception) -> None:
         """Raise unless the endpoint answers a small request of the same kind."""
         pictured = bool(request.pictures)
         hello = _content("Hello", np.full((32, 32, 3), 255, np.uint8)) if pictured else "Hello"
@@ -281,9 +279,7 @@ def _messages(request: Request) -> list[dict[str, Any]]:
         return list(request.messages)
     pictures = iter(request.pictures)
     return [
-        {"role": m["role"], "content": _content(m["content"], next(pictures))}
-        if m["role"] == "user"
-        else m
+        {"role": m["role"], "content": _content(m["content"], next(pictures))} if m["role"] == "user" else m
         for m in request.messages
     ]
 

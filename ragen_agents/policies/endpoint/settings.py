@@ -150,9 +150,7 @@ class Key:
         return self.hide(text) != text
 
 
-def read_key(
-    base_url: str, variable: str = KEY_VARIABLE, headers: Mapping[str, str] | None = None
-) -> Key:
+def read_key(base_url: str, variable: str = KEY_VARIABLE, headers: Mapping[str, str] | None = None) -> Key:
     """Return the key for an endpoint; one that is not OpenAI's may need none."""
     value = os.environ.get(variable, "").strip()
     if not value:
@@ -177,7 +175,5 @@ def _header(name: str, variable: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
         raise RagenError(f"'{name}' is not the name of a header")
     if not re.fullmatch(r"[ -~]+", value):
-        raise RagenError(
-            f"the header {name} must be printable ASCII: set {_named(variable, '--header')}"
-        )
+        raise RagenError(f"the header {name} must be printable ASCII: set {_named(variable, '--header')}")
     return value

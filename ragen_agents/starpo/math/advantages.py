@@ -28,9 +28,7 @@ def grpo(returns: Tensor, groups: Tensor) -> Tensor:
     return _per_group(returns, groups, lambda inside, _: (inside - inside.mean()) / inside.std())
 
 
-def _per_group(
-    returns: Tensor, groups: Tensor, function: Callable[[Tensor, Tensor], Tensor]
-) -> Tensor:
+def _per_group(returns: Tensor, groups: Tensor, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Return a function of each group's returns and mask of members, and 0 for groups of equal returns."""
     advantages = torch.zeros_like(returns)
     for group in groups.unique():
@@ -69,9 +67,7 @@ def rloo(returns: Tensor, groups: Tensor) -> Tensor:
         returns: (B,), of whole trajectories.
         groups: (B,) int64, which group each belongs to.
     """
-    return _per_group(
-        returns, groups, lambda inside, _: inside - (inside.sum() - inside) / (len(inside) - 1)
-    )
+    return _per_group(returns, groups, lambda inside, _: inside - (inside.sum() - inside) / (len(inside) - 1))
 
 
 def opo(returns: Tensor, groups: Tensor, lengths: Tensor) -> Tensor:
@@ -120,9 +116,7 @@ def reinforce(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
     return whiten(to_go, mask)
 
 
-def gae(
-    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
-) -> tuple[Tensor, Tensor]:
+def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
     """Return generalised advantages and returns over action tokens only (Schulman et al. 2016).
 
     Episodes end with their last action token: nothing is bootstrapped after it (the paper's horizon is

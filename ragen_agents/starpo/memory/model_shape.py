@@ -86,9 +86,7 @@ def read_config(name: str, download: bool = False) -> Any:
     """
     source = model_source(name)
     try:
-        return AutoConfig.from_pretrained(
-            source, trust_remote_code=False, local_files_only=not download
-        )
+        return AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=not download)
     except (OSError, ValueError) as error:
         known = _known_config(str(source)) if name.startswith("hf:") else None
         if known is not None:
@@ -98,9 +96,7 @@ def read_config(name: str, download: bool = False) -> Any:
                 f"model is '{name}', whose config.json is not on this machine; download it with 'hf download "
                 f"{source} config.json', or put it into a folder and set model=FOLDER"
             ) from error
-        raise RagenError(
-            f"model is '{name}', which could not be loaded: {first_line(error)}"
-        ) from error
+        raise RagenError(f"model is '{name}', which could not be loaded: {first_line(error)}") from error
 
 
 class UnknownShapeError(RagenError):

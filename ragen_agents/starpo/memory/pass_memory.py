@@ -86,11 +86,7 @@ def layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize)
     if arithmetic.tree or arithmetic.packed:
         return tree_layer_activations(shape, arithmetic, size)
     wide = shape.query_width
-    numbers = (
-        _norms(shape, arithmetic)
-        + _linear_inputs(shape, arithmetic)
-        + 2 * wide * arithmetic.product
-    )
+    numbers = _norms(shape, arithmetic) + _linear_inputs(shape, arithmetic) + 2 * wide * arithmetic.product
     numbers += 3 * shape.intermediate * arithmetic.product
     keys = 2 * wide * arithmetic.product
     return size.tokens * numbers + size.key_tokens * keys + size.pairs * arithmetic.product
@@ -127,11 +123,7 @@ def trunk_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize)
         beginnings = size.prompts * size.before * 2 * shape.key_width * arithmetic.product
         kept = states * arithmetic.state + (0 if arithmetic.packed else beginnings)
         return ends + shape.layers * kept
-    return (
-        ends
-        + shape.layers * layer_activations(shape, arithmetic, size)
-        + _cast_weights(shape, arithmetic)
-    )
+    return ends + shape.layers * layer_activations(shape, arithmetic, size) + _cast_weights(shape, arithmetic)
 
 
 def _cast_weights(shape: ModelShape, arithmetic: Arithmetic) -> int:
@@ -148,9 +140,7 @@ def _cast_weights(shape: ModelShape, arithmetic: Arithmetic) -> int:
 def trunk_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
     """Return the most that the backward pass below the output head needs, with all that was kept."""
     tied = FLOAT32 * shape.vocab_size * shape.hidden if shape.tied and not arithmetic.rank else 0
-    return (
-        _layer_backward(shape, arithmetic, size) + trunk_activations(shape, arithmetic, size) + tied
-    )
+    return _layer_backward(shape, arithmetic, size) + trunk_activations(shape, arithmetic, size) + tied
 
 
 def _layer_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
@@ -159,9 +149,7 @@ def _layer_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -
         return tree_layer_backward(shape, size)
     # Rows are differentiated before their prompts, a packed tree all at once.
     learned = size.tokens if arithmetic.packed else size.rows * size.after
-    total = learned * (
-        shape.intermediate * arithmetic.product + 2 * shape.hidden * arithmetic.state
-    )
+    total = learned * (shape.intermediate * arithmetic.product + 2 * shape.hidden * arithmetic.state)
     if not arithmetic.rank:
         total += shape.hidden * shape.intermediate * (FLOAT32 + arithmetic.product)
     if arithmetic.packed:
@@ -189,9 +177,7 @@ def _head_copy(shape: ModelShape, arithmetic: Arithmetic) -> int:
     return 2 * weights if arithmetic.casts_weights else 0
 
 
-def learning_pass(
-    shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int
-) -> tuple[int, int]:
+def learning_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int) -> tuple[int, int]:
     """Return the most bytes of a forward and backward pass: activations, and logits.
 
     Args:
@@ -206,15 +192,11 @@ def learning_pass(
     return (kept, head) if kept + head > trunk else (trunk, 0)
 
 
-def scoring_pass(
-    shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int
-) -> tuple[int, int]:
+def scoring_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int) -> tuple[int, int]:
     """Return the same for a pass from which nothing is learned."""
     logits = min(chunk, size.rows * size.after) * shape.vocab_size * FLOAT32
     states = size.rows * (size.before + size.after) * shape.hidden * FLOAT32
-    beginnings = (
-        shape.layers * size.prompts * size.before * 2 * shape.key_width * arithmetic.product
-    )
+    beginnings = shape.layers * size.prompts * size.before * 2 * shape.key_width * arithmetic.product
     layer = _forward(shape, arithmetic, max(size.prompts * size.before, size.rows * size.after))
     head = _head_copy(shape, arithmetic) + _SCORE_COPIES * logits
     return 2 * states + _cast_weights(shape, arithmetic) + beginnings + max(0, layer - head), head

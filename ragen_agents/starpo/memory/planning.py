@@ -136,9 +136,7 @@ def _own_tokenizer(name: str, download: bool) -> Any | None:
         return None
     source = model_source(name)
     try:
-        found = AutoTokenizer.from_pretrained(
-            source, trust_remote_code=False, local_files_only=not download
-        )
+        found = AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=not download)
     except (OSError, ValueError):
         return None
     return found if folder is not None or _has_tokenizer_files(source) else None
@@ -147,9 +145,7 @@ def _own_tokenizer(name: str, download: bool) -> Any | None:
 def _own_stops(name: str, model: Any, tokenizer: Any, download: bool) -> frozenset[int]:
     """Return the tokens that end a model's turn, of which its tokenizer may know only some."""
     try:
-        generation = GenerationConfig.from_pretrained(
-            model_source(name), local_files_only=not download
-        )
+        generation = GenerationConfig.from_pretrained(model_source(name), local_files_only=not download)
     except (OSError, ValueError):  # a model may be saved without one
         generation = GenerationConfig.from_model_config(model)
     return stop_token_ids(generation, tokenizer)

@@ -128,9 +128,7 @@ def plan_memory(
     return MemoryPlan(device, phases, {**totals, "rollout": least}, devices)
 
 
-def arithmetic_of(
-    config: TrainConfig, shape: ModelShape, device: Device, devices: int = 1
-) -> Arithmetic:
+def arithmetic_of(config: TrainConfig, shape: ModelShape, device: Device, devices: int = 1) -> Arithmetic:
     """Return the arithmetic of a run's passes."""
     split = config.fsdp and devices > 1
     bfloat16, recomputed = config.update.precision == "bfloat16", config.update.recomputes
@@ -191,9 +189,7 @@ def _weights(config: TrainConfig, shape: ModelShape) -> tuple[int, int, int]:
 
 def _step(shape: ModelShape, device: Device) -> int:
     """Return the temporary tensors of an optimizer step, which is one kernel on a GPU."""
-    return (
-        0 if device.is_cuda else FLOAT32 * max(shape.vocab_size, shape.intermediate) * shape.hidden
-    )
+    return 0 if device.is_cuda else FLOAT32 * max(shape.vocab_size, shape.intermediate) * shape.hidden
 
 
 def _rollout(

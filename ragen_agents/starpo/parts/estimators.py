@@ -136,17 +136,13 @@ def _values(batch: EstimatorInput) -> Tensor:
 
 def _gae(batch: EstimatorInput) -> AdvantageEstimate:
     given = batch.settings
-    return AdvantageEstimate(
-        *adv.gae(batch.rewards, _values(batch), batch.mask, given.gamma, given.lam)
-    )
+    return AdvantageEstimate(*adv.gae(batch.rewards, _values(batch), batch.mask, given.gamma, given.lam))
 
 
 def _turn_gae(batch: EstimatorInput) -> AdvantageEstimate:
     given = batch.settings
     return AdvantageEstimate(
-        *adv.turn_gae(
-            batch.rewards, _values(batch), batch.turn_ids, given.turn_gamma, given.turn_lam
-        )
+        *adv.turn_gae(batch.rewards, _values(batch), batch.turn_ids, given.turn_gamma, given.turn_lam)
     )
 
 
@@ -162,9 +158,7 @@ def _bilevel_gae(batch: EstimatorInput) -> AdvantageEstimate:
 
 def _of_groups(advantages: Callable[[Tensor, Tensor], Tensor]) -> _Function:
     """Return an estimator that gives all tokens of a trajectory one number, of returns and groups."""
-    return lambda batch: AdvantageEstimate(
-        per_token(advantages(batch.returns, batch.groups), batch.mask)
-    )
+    return lambda batch: AdvantageEstimate(per_token(advantages(batch.returns, batch.groups), batch.mask))
 
 
 def _gigpo(batch: EstimatorInput) -> AdvantageEstimate:

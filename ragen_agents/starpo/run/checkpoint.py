@@ -151,9 +151,7 @@ def load(folder: Path, learner: Learner) -> Progress:
         if has_adapters(learner.models.policy):
             policy = _under(tensors, "policy")
         else:
-            saved = AutoModelForCausalLM.from_pretrained(
-                folder, dtype="float32", trust_remote_code=False
-            )
+            saved = AutoModelForCausalLM.from_pretrained(folder, dtype="float32", trust_remote_code=False)
             policy = dict(saved.named_parameters())
         _load_weights(learner.models.named_policy(), policy)
         _load_weights(learner.models.named_critic(), tensors)
@@ -164,9 +162,7 @@ def load(folder: Path, learner: Learner) -> Progress:
     ) as error:  # fmt: skip
         if is_out_of_memory(error):
             raise
-        raise RagenError(
-            f"'{folder}' is not a checkpoint of this run: {first_line(error)}"
-        ) from error
+        raise RagenError(f"'{folder}' is not a checkpoint of this run: {first_line(error)}") from error
     return progress
 
 

@@ -50,9 +50,7 @@ def advice(config: TrainConfig, phase: str | None) -> str:
     if phase in (None, "resuming"):
         return f"close other programs; {_SAME.replace(', with that changed,', '')}"
     recompute = "" if update.recomputes else " or set update.gradient_checkpointing=true"
-    return (
-        f"lower update.max_tokens_per_micro_batch ({update.micro_batch_tokens}){recompute}; {_SAME}"
-    )
+    return f"lower update.max_tokens_per_micro_batch ({update.micro_batch_tokens}){recompute}; {_SAME}"
 
 
 @contextmanager

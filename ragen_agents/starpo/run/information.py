@@ -147,9 +147,7 @@ def _thought(ids: Sequence[int], codec: ChatCodec) -> tuple[int, int] | None:
         return None
     start = 0 if opened < 0 or opened > close else opened + len(_OPEN)
     starts = list(accumulate([0, *ends[:-1]], max))
-    inside = [
-        k for k, (a, b) in enumerate(zip(starts, ends, strict=True)) if start <= a < b <= close
-    ]
+    inside = [k for k, (a, b) in enumerate(zip(starts, ends, strict=True)) if start <= a < b <= close]
     return (inside[0], inside[-1] + 1) if inside else None
 
 

@@ -86,11 +86,7 @@ def skipped_steps(lines: Sequence[Mapping[str, Any]]) -> int:
 
 def distinct(replies: Sequence[str], n: int) -> float:
     """Return the share of different word n-grams among all of the replies (Li et al. 2016)."""
-    grams = [
-        tuple(words[i : i + n])
-        for words in map(str.split, replies)
-        for i in range(len(words) - n + 1)
-    ]
+    grams = [tuple(words[i : i + n]) for words in map(str.split, replies) for i in range(len(words) - n + 1)]
     return len(set(grams)) / len(grams) if grams else 0.0
 
 

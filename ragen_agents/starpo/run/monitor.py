@@ -75,9 +75,7 @@ class EchoTrapMonitor:
         self.history.append(dict(metrics))
         now = self._level()
         is_first = len(self.history) == 1 and self.best == Level()
-        if (
-            is_first or len(self.history) >= self.config.window
-        ) and now.success > self.best.success:
+        if (is_first or len(self.history) >= self.config.window) and now.success > self.best.success:
             self.best = now
         present = {sign: text for sign, text in self._signs() if text}
         new = [SignSeen(sign, text) for sign, text in present.items() if sign not in self._seen]
@@ -159,9 +157,7 @@ class EchoTrapMonitor:
         fallen = highest < self.config.success_floor * best.success
         if best.success <= 0.05 or earns or not fallen:
             return ""
-        return (
-            f"success fell to {now.success:.2f} over {window} iterations, from {best.success:.2f}"
-        )
+        return f"success fell to {now.success:.2f} over {window} iterations, from {best.success:.2f}"
 
     def _level(self) -> Level:
         """Return means over the last window, or what there is of it."""

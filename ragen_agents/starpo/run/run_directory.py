@@ -132,9 +132,7 @@ def _check_contents(folder: Path) -> None:
     # What a run that was killed before its config was in place leaves behind.
     ours = {_LOCK, ENVIRONMENT, *(Path(name).stem + ".tmp" for name in (CONFIG, ENVIRONMENT))}
     if any(path.name not in ours for path in folder.iterdir()):
-        raise RagenError(
-            f"'{folder}' is not a training run and not empty; choose another run directory"
-        )
+        raise RagenError(f"'{folder}' is not a training run and not empty; choose another run directory")
 
 
 def _check_same(folder: Path, config: TrainConfig) -> None:

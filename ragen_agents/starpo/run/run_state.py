@@ -165,9 +165,7 @@ class RunState:
         self._saved = self.progress
         if self.learner.accelerator.is_main_process:
             at = self.progress
-            checkpoint.prune(
-                self.checkpoints, self.config.save_total_limit, at.healthy, last=at.iteration
-            )
+            checkpoint.prune(self.checkpoints, self.config.save_total_limit, at.healthy, last=at.iteration)
 
     def act_on(self, signs: list[SignSeen]) -> Action:
         """Do what the config asks for at a collapse, and return it.

@@ -21,9 +21,7 @@ def with_adapters(model: Any, rank: int, alpha: float, seed: int) -> Any:
     except ImportError:
         raise RagenError(f"adapters need peft; {install_hint('train')}") from None
     torch.manual_seed(seed)
-    adapters = LoraConfig(
-        r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
+    adapters = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
     return get_peft_model(model, adapters, adapter_name=POLICY)
 
 

@@ -110,9 +110,7 @@ class TrainBatch:
     def passed(self, trajectories: Iterable[int], device: torch.device) -> TokenRows:
         """Return the rows of some trajectories, in their order, on a device."""
         firsts = np.cumsum([0, *(size.rows for size in self.sizes)]).tolist()
-        return self.rows.part(
-            [r for t in trajectories for r in range(firsts[t], firsts[t + 1])], device
-        )
+        return self.rows.part([r for t in trajectories for r in range(firsts[t], firsts[t + 1])], device)
 
 
 def _learned_rows(trajectory: Trajectory) -> list[Row]:

@@ -55,9 +55,7 @@ class Learner:
         kind = config.critic.kind if config.has_critic else None
         torch.manual_seed(config.seed)
         on_cuda = accelerator.device.type == "cuda"
-        self.models = ActorCritic(
-            policy, kind, config.rollout.temperature, config.has_float32_head(on_cuda)
-        )
+        self.models = ActorCritic(policy, kind, config.rollout.temperature, config.has_float32_head(on_cuda))
         self.models.eval()  # dropout off; nothing else differs
         self.reference = reference
         self._copy: WholeCopy | None = None
@@ -73,9 +71,7 @@ class Learner:
         if config.update.recomputes:
             recompute_layers(self.models)
         update = config.update
-        self.optimizer = make_optimizer(
-            self.models.policy_parameters(), update.learning_rate, update
-        )
+        self.optimizer = make_optimizer(self.models.policy_parameters(), update.learning_rate, update)
         self.critic_optimizer: torch.optim.AdamW | None = None
         if kind is not None:
             self.critic_optimizer = make_optimizer(
@@ -211,9 +207,7 @@ class Learner:
             return {"skipped_steps": 1.0}
         return {**dict(zip(totals, summed, strict=True)), **norms, "skipped_steps": 0.0}
 
-    def _differentiate(
-        self, prepared: Prepared, rows: list[int], iteration: int
-    ) -> dict[str, Tensor]:
+    def _differentiate(self, prepared: Prepared, rows: list[int], iteration: int) -> dict[str, Tensor]:
         """Add this process's share to the gradients, and return its share of the metrics."""
         totals: dict[str, Tensor] = {}
         for loss, metrics in self.losses(prepared, rows, iteration):
@@ -354,9 +348,7 @@ class Learner:
                 scores = score_trajectories(models, batch, rows, device, part)
             if weight == 0:
                 continue
-            for target, value in zip(
-                found, (scores.logprobs, scores.entropies, scores.values), strict=True
-            ):
+            for target, value in zip(found, (scores.logprobs, scores.entropies, scores.values), strict=True):
                 target[rows, batch.columns(rows)] = value
         return found
 
@@ -375,9 +367,7 @@ def _clip(parameters: list[Any], limit: float) -> float:
     return float(whole(torch.nn.utils.clip_grad_norm_(parameters, limit)))
 
 
-def make_optimizer(
-    weights: list[nn.Parameter], learning_rate: float, how: Update
-) -> torch.optim.AdamW:
+def make_optimizer(weights: list[nn.Parameter], learning_rate: float, how: Update) -> torch.optim.AdamW:
     """Return an optimizer; weight decay spares what has fewer than two dimensions: biases and norms."""
     # One group without decay, as the state is saved by the number of a weight in all groups.
     groups: list[dict[str, Any]] = [{"params": weights, "weight_decay": 0.0}]

@@ -53,9 +53,7 @@ def policy_loss(
     return loss, terms.metrics
 
 
-def loss_terms(
-    config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals
-) -> LossTerms:
+def loss_terms(config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals) -> LossTerms:
     """Return the terms of the policy's loss, none of them weighted, and its metrics."""
     how = config.loss
 
@@ -79,18 +77,12 @@ def loss_terms(
         "policy_loss": policy,
         "entropy_after": token_mean(scores.entropies, inputs.mask, totals),
         "clip_fraction": token_mean(found.clipped.float(), inputs.mask, totals),
-        "kl_step": token_mean(
-            kl_estimate(inputs.old_logprobs, scores.logprobs, "k3"), inputs.mask, totals
-        ),
+        "kl_step": token_mean(kl_estimate(inputs.old_logprobs, scores.logprobs, "k3"), inputs.mask, totals),
     }
     return LossTerms(policy, mean(scores.entropies), divergence, metrics)
 
 
-def critic_loss(
-    config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals
-) -> Tensor:
+def critic_loss(config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals) -> Tensor:
     """Return the value loss: the mean over all tokens of the optimizer batch that have a target."""
-    errors = value_loss(
-        scores.values, inputs.old_values, inputs.value_targets, config.loss.cliprange_value
-    )
+    errors = value_loss(scores.values, inputs.old_values, inputs.value_targets, config.loss.cliprange_value)
     return torch.where(inputs.value_mask, errors, 0.0).sum() / max(totals.value_tokens, 1.0)

@@ -94,9 +94,7 @@ class ActorCritic(nn.Module):
         """The parts that are passed one after the other, so that only one graph exists at a time."""
         return ("policy", "critic") if self._apart else ("all",)
 
-    def forward(
-        self, ids: Tensor, real: Tensor, mask: Tensor, start: int, part: Part = "all"
-    ) -> Scores:
+    def forward(self, ids: Tensor, real: Tensor, mask: Tensor, start: int, part: Part = "all") -> Scores:
         """Score rows of tokens.
 
         Args:
@@ -111,9 +109,7 @@ class ActorCritic(nn.Module):
         if part != "critic":
             with self.using(part):
                 states = states_before(trunk_of(self.policy), ids, real, mask, start)
-            found = chunked_logprobs(
-                self.policy, states, ids[mask], self.temperature, self.float32_head
-            )
+            found = chunked_logprobs(self.policy, states, ids[mask], self.temperature, self.float32_head)
             logprobs, entropies = (_placed(mask, each) for each in found)
         if self.value_head is not None and part in ("all", "critic"):
             if self._apart or states is None:
@@ -215,16 +211,12 @@ def chunked_logprobs(
         return part(hidden, targets)
     pairs = [
         checkpoint(part, states, wanted, use_reentrant=False)
-        for states, wanted in zip(
-            hidden.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True
-        )
+        for states, wanted in zip(hidden.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
     ]
     return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
 
 
-def _logits(
-    policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | None = None
-) -> Tensor:
+def _logits(policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | None = None) -> Tensor:
     """Compute a model's logits from its last hidden states: (n, vocabulary), float32.
 
     Args:
@@ -278,9 +270,7 @@ def load_model(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         model = load_weights(source, dtype)
     except Exception as error:  # of files that may come from strangers
-        raise RagenError(
-            f"model is '{name}', which could not be loaded: {first_line(error)}"
-        ) from error
+        raise RagenError(f"model is '{name}', which could not be loaded: {first_line(error)}") from error
     return model.eval(), tokenizer
 
 

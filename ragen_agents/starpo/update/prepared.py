@@ -100,9 +100,7 @@ def prepare(
     if reference_logprobs is not None:
         metrics["kl_to_initial"] = _mean((logprobs - reference_logprobs)[mask])
     if targets is not None:
-        metrics["explained_variance"] = explained_variance(
-            scores.values[value_mask], targets[value_mask]
-        )
+        metrics["explained_variance"] = explained_variance(scores.values[value_mask], targets[value_mask])
     inputs = LossInput(
         turn_ids=batch.turn_ids, mask=learned, old_logprobs=logprobs, advantages=estimate.advantages,
         value_targets=torch.zeros_like(scores.values) if targets is None else targets,
@@ -117,9 +115,7 @@ def _estimate(
     config: TrainConfig, batch: TrainBatch, scores: Scores, reference_logprobs: Tensor | None
 ) -> AdvantageEstimate:
     estimator = ESTIMATORS[config.advantage.estimator]
-    rewards = place_rewards(
-        [[turn.reward for turn in t.turns] for t in batch.trajectories], batch.turn_ids
-    )
+    rewards = place_rewards([[turn.reward for turn in t.turns] for t in batch.trajectories], batch.turn_ids)
     if config.loss.kl == "reward" and reference_logprobs is not None:
         gap = kl_estimate(scores.logprobs, reference_logprobs, config.loss.kl_estimator)
         rewards = rewards - config.loss.kl_coef * torch.where(batch.mask, gap, 0.0)
@@ -128,9 +124,7 @@ def _estimate(
         EstimatorInput(  # copies, so that an estimator that writes into them changes nothing else
             rewards=rewards,
             values=scores.values.clone() if estimator.needs_critic else None,
-            returns=torch.tensor(
-                [t.episode_return for t in batch.trajectories], dtype=torch.float32
-            ),
+            returns=torch.tensor([t.episode_return for t in batch.trajectories], dtype=torch.float32),
             groups=batch.groups.clone(),
             turn_ids=batch.turn_ids.clone(),
             trajectories=batch.trajectories,

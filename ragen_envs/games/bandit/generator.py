@@ -24,8 +24,7 @@ def arm_names() -> Mapping[str, Names]:
     """Return each split's names. No name is in two splits, or in two lists."""
     text = (resources.files("ragen_envs.games.bandit") / "names.json").read_text(encoding="utf-8")
     return {
-        split: Names(tuple(lists["safe"]), tuple(lists["risky"]))
-        for split, lists in json.loads(text).items()
+        split: Names(tuple(lists["safe"]), tuple(lists["risky"])) for split, lists in json.loads(text).items()
     }
 
 

@@ -121,9 +121,7 @@ def draw_all(names: Any, state: Any, phase: Any, wanted: Any, words: Any, hinted
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
             safe, risky = words[wanted[i]]
-            first, second, swapped, state[STREAM, i] = draw(
-                state[STREAM, i], safe.shape[0], risky.shape[0]
-            )
+            first, second, swapped, state[STREAM, i] = draw(state[STREAM, i], safe.shape[0], risky.shape[0])
             names[i, swapped] = safe[first]
             names[i, 1 - swapped] = risky[second]
             state[GAMBLE, i] = 1 - swapped if hinted else swapped

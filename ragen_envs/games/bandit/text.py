@@ -20,9 +20,7 @@ class BanditText(OwnText):
         if gamble.pays > sure.pays:
             arms = "One arm always pays a small amount; the other pays a larger amount or nothing."
         else:
-            arms = (
-                "One arm always pays the same amount; the other pays no more than that, or nothing."
-            )
+            arms = "One arm always pays the same amount; the other pays no more than that, or nothing."
         return (
             "You are playing a two-armed bandit. You pull one arm, once, by giving its name; then "
             f"the game ends. {arms} Use what the names suggest to choose the arm that pays more on "

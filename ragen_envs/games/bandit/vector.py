@@ -37,9 +37,7 @@ class BanditVectorEnv(GameVectorEnv):
     def _name_indices(self, split: str) -> tuple[NDArray[np.int64], ...]:
         """Return the indices of a split's safe-sounding names, and of its risky-sounding ones."""
         known = generator.name_indices()
-        return tuple(
-            np.array([known[name] for name in names]) for names in generator.arm_names()[split]
-        )
+        return tuple(np.array([known[name] for name in names]) for names in generator.arm_names()[split])
 
     def _play(
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]

@@ -53,9 +53,7 @@ def decode_level(level: str) -> tuple[Numbers, int]:
         InstanceError: It is not of the form, or the target is among the numbers.
     """
     if _LEVEL.fullmatch(level) is None:
-        raise InstanceError(
-            f"level {level!r} must be a target and 2 to 6 numbers, such as '60: 3 7 8 25'"
-        )
+        raise InstanceError(f"level {level!r} must be a target and 2 to 6 numbers, such as '60: 3 7 8 25'")
     target, _, rest = level.partition(":")
     numbers = tuple(sorted(map(int, rest.split())))
     if int(target) in numbers or min(int(target), *numbers) == 0:

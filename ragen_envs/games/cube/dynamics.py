@@ -47,9 +47,7 @@ def _stickers() -> tuple[Sticker, ...]:
     stickers = []
     for normal, across, down in _AXES:
         for row, column in product((-1, 1), repeat=2):
-            x, y, z = (
-                n + column * a + row * d for n, a, d in zip(normal, across, down, strict=True)
-            )
+            x, y, z = (n + column * a + row * d for n, a, d in zip(normal, across, down, strict=True))
             stickers.append(Sticker((x, y, z), normal))
     return tuple(stickers)
 

@@ -204,7 +204,5 @@ def _turned(spread: Distribution) -> Distribution:
     order, twist = np.divmod(spread.states, TWISTS)
     after = orders[:, order] * TWISTS + twists[:, twist]
     states, group = np.unique(after, return_inverse=True)
-    weights = np.bincount(
-        group.ravel(), np.tile(spread.weights, len(ACTION_NAMES)), minlength=len(states)
-    )
+    weights = np.bincount(group.ravel(), np.tile(spread.weights, len(ACTION_NAMES)), minlength=len(states))
     return Distribution(states, weights / len(ACTION_NAMES))

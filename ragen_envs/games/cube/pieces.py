@@ -10,9 +10,7 @@ def _corners() -> tuple[tuple[int, int, int], ...]:
     places: dict[Vector, list[int]] = {}
     for place, (corner, _) in enumerate(STICKERS):
         places.setdefault(corner, []).append(place)
-    return tuple(
-        _clockwise_places(corner, places[corner]) for corner in sorted(places, reverse=True)
-    )
+    return tuple(_clockwise_places(corner, places[corner]) for corner in sorted(places, reverse=True))
 
 
 def _clockwise_places(corner: Vector, places: list[int]) -> tuple[int, int, int]:
@@ -38,9 +36,7 @@ class Pieces(NamedTuple):
     """How far each is twisted, 0 to 2: where, clockwise, its upper or lower color is."""
 
 
-_HOME: Final = {
-    frozenset(SOLVED[place] for place in corner): number for number, corner in enumerate(CORNERS)
-}
+_HOME: Final = {frozenset(SOLVED[place] for place in corner): number for number, corner in enumerate(CORNERS)}
 
 
 def pieces_of(state: bytes) -> Pieces | None:

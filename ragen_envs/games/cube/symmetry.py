@@ -25,9 +25,7 @@ def symmetries() -> tuple[tuple[int, ...], ...]:
     """Return the image of each of the 24 places under each of the 48 symmetries of the cube."""
     places = {sticker: place for place, sticker in enumerate(STICKERS)}
     return tuple(
-        tuple(
-            places[Sticker(_image(c, order, signs), _image(n, order, signs))] for c, n in STICKERS
-        )
+        tuple(places[Sticker(_image(c, order, signs), _image(n, order, signs))] for c, n in STICKERS)
         for order in permutations(range(3))
         for signs in product((1, -1), repeat=3)
     )

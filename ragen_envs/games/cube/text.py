@@ -80,9 +80,7 @@ class CubeText(BoardText):
             parts.append("Solved.")
         return " ".join(parts)
 
-    def claims(
-        self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]
-    ) -> list[Claim]:
+    def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about the fewest turns, now and after each turn, and "Solved"."""
         end, after = split_thought(thought)
         state, final, moves = env.state, env.state, list[Claim]()

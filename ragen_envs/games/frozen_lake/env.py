@@ -153,9 +153,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     def measures(self) -> dict[str, float]:
         """Return the moves of a shortest path, as if nothing slipped, the holes and the other cells."""
         size, holes = len(self.tiles), self.tiles.count(dynamics.HOLE)
-        path = oracle.advise(
-            self._lake._replace(success_rate=1.0), self.position, Budget(size, 1, size)
-        )
+        path = oracle.advise(self._lake._replace(success_rate=1.0), self.position, Budget(size, 1, size))
         known = {"solution_length": len(path.actions)} if path.value else {}
         return {**known, "holes": holes, "cells": size - holes}
 

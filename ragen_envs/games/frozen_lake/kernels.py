@@ -141,9 +141,7 @@ def play(
 
 
 @inner
-def walk_all(
-    tiles: Any, cells: Any, state: Any, ways: Any, flags: Any, turns: Any, home: Any
-) -> None:
+def walk_all(tiles: Any, cells: Any, state: Any, ways: Any, flags: Any, turns: Any, home: Any) -> None:
     """Walk in the directions ``turns``, which receives the tiles where the players are then."""
     for i in range(turns.shape[0]):
         here = state[POSITION, i]

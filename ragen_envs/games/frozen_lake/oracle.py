@@ -41,10 +41,7 @@ def turn_value(lake: Lake, position: int, actions: Sequence[int], budget: Budget
     for action in actions:
         chances = _after(chances, transitions(near)[action])
     rest = Budget(budget.actions - len(actions), budget.turns - 1, budget.actions_per_turn)
-    return sum(
-        float(chances[cell]) * advise(near, int(cell), rest).value
-        for cell in np.flatnonzero(chances)
-    )
+    return sum(float(chances[cell]) * advise(near, int(cell), rest).value for cell in np.flatnonzero(chances))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -61,8 +58,7 @@ def _within_reach(lake: Lake, position: int) -> Lake:
                 reached.add(after)
                 queue.append(after)
     tiles = bytes(
-        HOLE if tile == FROZEN and cell not in reached else tile
-        for cell, tile in enumerate(lake.tiles)
+        HOLE if tile == FROZEN and cell not in reached else tile for cell, tile in enumerate(lake.tiles)
     )
     return lake._replace(tiles=tiles)
 

@@ -70,9 +70,7 @@ class FrozenLakeText(BoardText):
             places[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
         return places_text(places, env.height, env.width, "Tiles not listed are frozen.")
 
-    def claims(
-        self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]
-    ) -> list[Claim]:
+    def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about player, goal and holes, and about each move.
 
         On slippery ice, a claim names all places to which the moves up to there may have led.
@@ -103,9 +101,7 @@ class FrozenLakeText(BoardText):
         """Return the places of player, goal and holes beside the player, and of the player afterwards."""
         when = "after the first action" if env.success_rate < 1 else "after"
         if actions is None:
-            each = (
-                "row column or row column or row column" if env.success_rate < 1 else "row column"
-            )
+            each = "row column or row column or row column" if env.success_rate < 1 else "row column"
             return (
                 "player: row column; goal: row column; holes next to me: row column or none",
                 f"{when}: player {each}",
@@ -158,9 +154,7 @@ def _led(env: Any, places: Sequence[int], action: int) -> list[int]:
     """Return the cells to which an action may lead, the intended one first, without repeats."""
     slips = (0,) if env.success_rate == 1 else (0, 3, 1)
     ahead = [
-        walk(place, (action + slip) % 4, env.height, env.width)
-        if env.tiles[place] not in _ENDS
-        else place
+        walk(place, (action + slip) % 4, env.height, env.width) if env.tiles[place] not in _ENDS else place
         for slip in slips
         for place in places
     ]

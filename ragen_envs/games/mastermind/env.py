@@ -61,9 +61,7 @@ class MastermindEnv(WordGameEnv):
     guesses: tuple[tuple[str, dynamics.Answer], ...]
     """The guesses so far and their answers."""
 
-    def __init__(
-        self, level: str | None = None, split: str = TRAIN, render_mode: str | None = None
-    ) -> None:
+    def __init__(self, level: str | None = None, split: str = TRAIN, render_mode: str | None = None) -> None:
         super().__init__(split, render_mode)
         self._fixed = read_text("level", level)
         if self._fixed is not None:

@@ -271,13 +271,9 @@ def value_after(guesses: Sequence[tuple[str, Answer]], new: Sequence[str], budge
     shown = answers()[[NUMBERS[guess] for guess in new]][:, codes]
     total = float((shown == _WIN).any(0).sum())
     open_ = codes[~(shown == _WIN).any(0)]
-    kinds, which = np.unique(
-        answers()[[NUMBERS[g] for g in new]][:, open_], axis=1, return_inverse=True
-    )
+    kinds, which = np.unique(answers()[[NUMBERS[g] for g in new]][:, open_], axis=1, return_inverse=True)
     for kind in range(kinds.shape[1]):
-        answered = [
-            (guess, (int(a) // 8, int(a) % 8)) for guess, a in zip(new, kinds[:, kind], strict=True)
-        ]
+        answered = [(guess, (int(a) // 8, int(a) % 8)) for guess, a in zip(new, kinds[:, kind], strict=True)]
         value = _value((*guesses, *answered), rest)
         total += value * int((which.reshape(-1) == kind).sum())
     return total / len(codes)

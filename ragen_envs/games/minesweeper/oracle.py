@@ -160,9 +160,7 @@ def _turn(search: Search, opened: Cells, boards: Boards, limit: int) -> tuple[in
     chosen: list[int] = []
     for cell in safe:
         # What an earlier cell of the turn may open too would be a wasted action.
-        if len(chosen) < limit and not any(
-            opened_by(b, c) >> cell & 1 for b in boards for c in chosen
-        ):
+        if len(chosen) < limit and not any(opened_by(b, c) >> cell & 1 for b in boards for c in chosen):
             chosen.append(cell)
     return tuple(chosen)
 

@@ -43,9 +43,7 @@ _CLAIM: Final = re.compile(
 class MinesweeperText(BoardText):
     """The text face of Minesweeper."""
 
-    vocabularies: Mapping[str, Symbols] = {
-        "standard": dict(zip(CELL_NAMES, "012345678#*", strict=True))
-    }
+    vocabularies: Mapping[str, Symbols] = {"standard": dict(zip(CELL_NAMES, "012345678#*", strict=True))}
     cell_names = CELL_NAMES
 
     def legend(self, symbols: Symbols) -> str:
@@ -86,9 +84,7 @@ class MinesweeperText(BoardText):
             cell = cell_of(action)
             assert cell is not None
             mined = sum(board >> cell & 1 for board in boards)
-            known = (
-                f"has a mine on {mined} of {len(boards)} possible boards" if mined else "is safe"
-            )
+            known = f"has a mine on {mined} of {len(boards)} possible boards" if mined else "is safe"
             parts.append(f"{place_name(cell, SIDE)} {known}.")
         return " ".join(parts)
 
@@ -141,9 +137,7 @@ class MinesweeperText(BoardText):
 
 def encode_level(mines: Cells, first: int) -> str:
     """Return the text form of a level: rows joined by /, * for mines, o for the first open cell."""
-    signs = "".join(
-        "*" if mines >> cell & 1 else "o" if cell == first else "." for cell in range(CELLS)
-    )
+    signs = "".join("*" if mines >> cell & 1 else "o" if cell == first else "." for cell in range(CELLS))
     return "/".join(signs[i : i + SIDE] for i in range(0, CELLS, SIDE))
 
 

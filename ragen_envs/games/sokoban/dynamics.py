@@ -131,9 +131,7 @@ def play(
     return player, moved, left, reward_of(reward, gained, solved == 1, closer)
 
 
-def write_distances(
-    board: MutableSequence[int], width: int, distances: MutableSequence[int]
-) -> None:
+def write_distances(board: MutableSequence[int], width: int, distances: MutableSequence[int]) -> None:
     """Write each cell's Manhattan distance to the nearest target."""
     size = len(board)
     for i in range(size):

@@ -59,7 +59,5 @@ def _player_on_target(canvas: d.Canvas) -> None:
     d.draw_player(canvas, 0.5, 0.49, 0.29)
 
 
-TILES: Final = TileSet(
-    (_wall, _floor, _target, _box_on_target, _box, _player, _player_on_target), d.PAPER
-)
+TILES: Final = TileSet((_wall, _floor, _target, _box_on_target, _box, _player, _player_on_target), d.PAPER)
 """The tiles of the cell codes, in their order."""

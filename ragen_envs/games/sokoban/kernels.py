@@ -152,9 +152,7 @@ def play(
 
 
 @inner
-def move_all(
-    cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any
-) -> None:
+def move_all(cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any) -> None:
     """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES`` and 1 + closer above them."""
     up, down, left, right = offsets(width)
     for i in range(actions.shape[0]):
@@ -206,9 +204,7 @@ def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any)
 
 
 @in_place
-def start_all(
-    cells: Any, state: Any, phase: Any, levels: Any, size: Any, width: Any, distances: Any
-) -> None:
+def start_all(cells: Any, state: Any, phase: Any, levels: Any, size: Any, width: Any, distances: Any) -> None:
     """Begin an episode on every board in a phase: on one of some levels, (k, h*w), or on its own cells."""
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
@@ -218,9 +214,7 @@ def start_all(
             start(cells, state, i, size, width, distances)
 
 
-def working_memory(
-    size: int, law: Law
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def working_memory(size: int, law: Law) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the buffers of ``draw_all``: an item a cell for seven uses, and table and trail of a search.
 
     Kernels that made it themselves would take longer to compile.

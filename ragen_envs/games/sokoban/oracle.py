@@ -84,9 +84,7 @@ def _look_ahead(board: NDArray[np.uint8], reward: Reward, budget: Budget) -> Loo
 
 
 @lru_cache(maxsize=1 << 12)
-def look_ahead(
-    cells: bytes, width: int, reward: Reward, steps: int, least: int
-) -> Lookahead | None:
+def look_ahead(cells: bytes, width: int, reward: Reward, steps: int, least: int) -> Lookahead | None:
     """Return the value of ``steps`` actions, or None if more than ``MAX_STATES`` are within reach.
 
     Args:
@@ -103,9 +101,7 @@ def look_ahead(
     distances = np.array(target_distances(bytearray(cells), width))
     board = np.frombuffer(cells, np.uint8)
     with first_use(explore, evaluate):
-        successors, paid, left = explore(
-            board, width, weights, distances, tuple(reward), steps, MAX_STATES
-        )
+        successors, paid, left = explore(board, width, weights, distances, tuple(reward), steps, MAX_STATES)
         if len(left) == 0:
             return None
         return Lookahead(*evaluate(successors, paid, left, steps, least).tolist())

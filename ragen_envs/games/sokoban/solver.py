@@ -39,7 +39,5 @@ def solve(
     with first_use(search):
         length, path = search(flat, width, weights, max_states, max_moves)
     if length == LIMIT:
-        raise SolverLimitError(
-            f"max_states is {max_states}, too few to decide this {height}x{width} board"
-        )
+        raise SolverLimitError(f"max_states is {max_states}, too few to decide this {height}x{width} board")
     return None if length == UNSOLVABLE else tuple(path.tolist())

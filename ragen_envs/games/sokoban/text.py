@@ -87,9 +87,7 @@ class SokobanText(BoardText):
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but empty floor."""
         cells, height, width = env.cells, env.height, env.width
-        inner = [
-            row * width + column for row in range(1, height - 1) for column in range(1, width - 1)
-        ]
+        inner = [row * width + column for row in range(1, height - 1) for column in range(1, width - 1)]
         places = {
             "player": [i for i, cell in enumerate(cells) if cell >= PLAYER],
             "box": [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)],
@@ -110,16 +108,12 @@ class SokobanText(BoardText):
         lists = " ".join(f"{name.capitalize()} {_words(places)}." for name, places in seen.items())
         parts = [f"Places as row column. {lists} {countdown(budget)}"]
         for left, action in zip(range(budget.this_turn, 0, -1), actions, strict=False):
-            parts.append(
-                f"{left} {ACTION_NAMES[action]} {_outcome(*_moved(cells, width, action))}."
-            )
+            parts.append(f"{left} {ACTION_NAMES[action]} {_outcome(*_moved(cells, width, action))}.")
         if not open_targets(cells):
             parts.append("Solved.")
         return " ".join(parts)
 
-    def claims(
-        self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]
-    ) -> list[Claim]:
+    def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about player, boxes and targets, about each move, and "Solved"."""
         width, cells = env.width, bytearray(env.cells)
         end, after = split_thought(thought)
@@ -268,9 +262,7 @@ def read_file_rows(rows: Sequence[str]) -> str:
     spread = [_RUN.sub(lambda run: min(int(run[1]), MAX_SIDE + 1) * run[2], row) for row in rows]
     lines = [line for row in spread for line in row.split("|")]
     if strange := sorted(set("".join(lines)) - set("#-_ .*$@+")):
-        raise InstanceError(
-            f"unknown symbol '{strange[0]}'; known are # @ + $ * . and space, - or _"
-        )
+        raise InstanceError(f"unknown symbol '{strange[0]}'; known are # @ + $ * . and space, - or _")
     indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
     width = max(map(len, lines)) - indent
     height = len(lines)

@@ -80,9 +80,7 @@ class SokobanVectorEnv(GameVectorEnv):
 
     def _start(self, phase: int, levels: NDArray[np.uint8] | None) -> None:
         width = self.single.width
-        kernels.start_all(
-            self._cells, self._state, phase, levels, self._size, width, self._distances
-        )
+        kernels.start_all(self._cells, self._state, phase, levels, self._size, width, self._distances)
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
         board, shape = _decode(level), (self.single.height, self.single.width)

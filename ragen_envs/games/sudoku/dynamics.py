@@ -122,9 +122,7 @@ def _symmetries() -> tuple[tuple[int, ...], ...]:
         for upper, lower in product(((0, 1), (1, 0)), ((2, 3), (3, 2)))
         for bands in permutations((upper, lower))
     ]
-    plain = [
-        tuple(4 * r + c for r in rows for c in columns) for rows, columns in product(orders, orders)
-    ]
+    plain = [tuple(4 * r + c for r in rows for c in columns) for rows, columns in product(orders, orders)]
     turned = [tuple(4 * (cell % 4) + cell // 4 for cell in image) for image in plain]
     return (*plain, *turned)
 

@@ -32,9 +32,7 @@ _CLAIM: Final = re.compile(
     r"(?P<digit>\d)\b)?",
     re.IGNORECASE,
 )
-_ROW: Final = re.compile(
-    rf"\brow (?P<row>[1-4]) (?:misses|lacks|needs):? (?P<said>{_DIGITS})", re.IGNORECASE
-)
+_ROW: Final = re.compile(rf"\brow (?P<row>[1-4]) (?:misses|lacks|needs):? (?P<said>{_DIGITS})", re.IGNORECASE)
 
 
 class SudokuText(BoardText):
@@ -80,9 +78,7 @@ class SudokuText(BoardText):
             assert placement.cell is not None
             seen = {grid[other] for _, line in UNITS[placement.cell] for other in line} - {0}
             known = " ".join(map(str, sorted(seen))) or "nothing"
-            parts.append(
-                f"{place_name(placement.cell, SIDE)} sees {known}, so it is {placement.digit}."
-            )
+            parts.append(f"{place_name(placement.cell, SIDE)} sees {known}, so it is {placement.digit}.")
             grid = placed(grid, placement)
         return " ".join(parts)
 

@@ -13,11 +13,7 @@ _STEPS: Final = 4
 """The limit of the price is drawn from so many multiples of ten above it."""
 _OPENINGS: Final = ("Find me", "I am looking for", "I need", "I would like to buy")
 _PLAIN_NOUNS: Final = frozenset(
-    noun
-    for each in DEPARTMENTS
-    for shelf in each.shelves
-    for noun in shelf.nouns
-    if noun == bare(noun)
+    noun for each in DEPARTMENTS for shelf in each.shelves for noun in shelf.nouns if noun == bare(noun)
 )
 
 
@@ -67,9 +63,7 @@ def _instruction(
     (noun,) = product.nouns
     thing = f"{', '.join(attributes)} {noun}"
     if noun not in _PLAIN_NOUNS:
-        thing = (
-            f"an {thing}" if thing[0] in "aeiou" and not thing.startswith("us") else f"a {thing}"
-        )
+        thing = f"an {thing}" if thing[0] in "aeiou" and not thing.startswith("us") else f"a {thing}"
     wanted = ", ".join(f"{name}: {value}" for name, value in options)
     return f"{opening} {thing}, with {wanted}, and price lower than {limit} dollars."
 
@@ -108,6 +102,4 @@ def decode_goal(level: str, catalogue: Catalogue) -> Goal:
         )
     if number is None:
         raise InstanceError(f"level names the product {product}, which this shop lacks")
-    return Goal(
-        catalogue[number], wanted, goal_options, goal_limit, str(instruction), catalogue.published
-    )
+    return Goal(catalogue[number], wanted, goal_options, goal_limit, str(instruction), catalogue.published)

@@ -25,9 +25,7 @@ fieldset { border: 0; padding: 0; margin: .4rem 0; }
 """
 
 
-def page_html(
-    instruction: str, page: Page, catalogue: Catalogue, note: str = "", token: str = ""
-) -> str:
+def page_html(instruction: str, page: Page, catalogue: Catalogue, note: str = "", token: str = "") -> str:
     """Return a page as a whole HTML document.
 
     Every button sends the form field ``action`` to the page's own address by POST. Nothing is loaded from
@@ -40,9 +38,7 @@ def page_html(
         note: Shown above the page, such as what was wrong with the last action.
         token: Sent with every button in the field ``token``, so that a server knows its own pages.
     """
-    hidden = (
-        f'<input type="hidden" name="token" value="{escape(token, quote=True)}">' if token else ""
-    )
+    hidden = f'<input type="hidden" name="token" value="{escape(token, quote=True)}">' if token else ""
     status = f'<p role="status">{escape(note)}</p>' if note else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -109,9 +109,7 @@ def _helpful(product: Product, goal: Goal, counts_for: dict[str, Places]) -> dic
 
 def _counts_for(value: str, goal: Goal) -> Places:
     asked = enumerate(goal.options)
-    return Places(
-        i for i, (name, wanted) in asked if same_option(name, wanted, value, goal.similar)
-    )
+    return Places(i for i, (name, wanted) in asked if same_option(name, wanted, value, goal.similar))
 
 
 def _cost(pairs: Mapping[Pair, Places], goal: Goal) -> tuple[int, int]:
@@ -125,9 +123,7 @@ def perfect(catalogue: Catalogue, goal: Goal) -> tuple[Offer, ...]:
     return tuple(offer for offer in offers(catalogue, goal) if offer.best > 1 - _ROUNDING)
 
 
-def path(
-    catalogue: Catalogue, page: Page, offer: Offer, options: int, goal: Goal
-) -> tuple[str, ...] | None:
+def path(catalogue: Catalogue, page: Page, offer: Offer, options: int, goal: Goal) -> tuple[str, ...] | None:
     """Return the fewest actions that buy a product with some of its helpful options.
 
     None if neither search finds it and it is not on the way.

@@ -64,8 +64,7 @@ def _plain_lines(page: Page, catalogue: Catalogue) -> Iterator[str]:
     product = page.product
     if product is None:
         yield (
-            f"Results for '{page.query[:100]}': {len(page.hits)} products, "
-            f"page {page.number} of {page.pages}"
+            f"Results for '{page.query[:100]}': {len(page.hits)} products, page {page.number} of {page.pages}"
         )
         for number in page.shown:
             each = catalogue[number]

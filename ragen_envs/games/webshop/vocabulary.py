@@ -32,9 +32,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _shelf(name: str, about: dict[str, Any]) -> Shelf:
-    nouns, attributes, options = (
-        _words(about[kind]) for kind in ("nouns", "attributes", "options")
-    )
+    nouns, attributes, options = (_words(about[kind]) for kind in ("nouns", "attributes", "options"))
     low, high = about["prices"]
     return Shelf(name, nouns, attributes, options, (low, high))
 
@@ -44,9 +42,7 @@ _DATA: Final[dict[str, Any]] = json.loads(
 )
 OPTIONS: Final = {name: _words(values) for name, values in _DATA["options"].items()}
 DEPARTMENTS: Final = tuple(
-    Department(
-        name, _words(about["attributes"]), tuple(_shelf(*each) for each in about["shelves"].items())
-    )
+    Department(name, _words(about["attributes"]), tuple(_shelf(*each) for each in about["shelves"].items()))
     for name, about in _DATA["departments"].items()
 )
 BRANDS: Final = _words(_DATA["brands"])

@@ -14,9 +14,7 @@ _ROOM = 130
 """Pixels between the sides of a stall."""
 
 
-def render(
-    offers: Sequence[Offer], choices: Sequence[int] | None, pots: Sequence[float]
-) -> d.Image:
+def render(offers: Sequence[Offer], choices: Sequence[int] | None, pots: Sequence[float]) -> d.Image:
     """Draw the market.
 
     Args:

@@ -61,11 +61,7 @@ def decode_level(level: str) -> tuple[Offer, ...]:
             pays, chance = (float(number) for number in numbers.split("@"))
             # A reply could not choose an arm whose name has spaces around it or a separator in it.
             readable = name == name.strip() != "" and "||" not in name
-            if (
-                not readable
-                or name.casefold() == PASS.casefold()
-                or not (0 < pays < 1e6 and 0 < chance <= 1)
-            ):
+            if not readable or name.casefold() == PASS.casefold() or not (0 < pays < 1e6 and 0 < chance <= 1):
                 raise ValueError
             offers.append((name, Arm(pays, chance)))
         if len({name.casefold() for name, _ in offers}) < len(offers):

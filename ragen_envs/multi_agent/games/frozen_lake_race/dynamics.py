@@ -48,8 +48,7 @@ def _blocked(tiles: Sequence[int], positions: Sequence[int], wanted: Sequence[in
             continue
         others = [other for other in range(len(wanted)) if other != walker]
         if any(
-            wanted[other] == goal or (wanted[other] == here and positions[other] == goal)
-            for other in others
+            wanted[other] == goal or (wanted[other] == here and positions[other] == goal) for other in others
         ):
             blocked.append(walker)
     return blocked
@@ -60,9 +59,7 @@ def direction_of(action: int, success_rate: float, draw: float) -> int:
     return STAY if action == STAY else slipped(action, success_rate, draw)
 
 
-def score(
-    tiles: Sequence[int], positions: Sequence[int], finish: str
-) -> tuple[list[float], list[bool]]:
+def score(tiles: Sequence[int], positions: Sequence[int], finish: str) -> tuple[list[float], list[bool]]:
     """Return each walker's reward for its position, and whether it is out of the game.
 
     ``FIRST``: those who arrive share 1 and the race is over; who falls is out. ``ALL``: when all have

@@ -176,9 +176,7 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
 
     def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
         """Play one round."""
-        directions = [
-            direction_of(action, self.success_rate, self.rng.random()) for action in actions
-        ]
+        directions = [direction_of(action, self.success_rate, self.rng.random()) for action in actions]
         before = self.positions
         self.positions = walk_all(self.tiles, self._ways, before, directions)
         pairs = list(zip(before, self.positions, strict=True))

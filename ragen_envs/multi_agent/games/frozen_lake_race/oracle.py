@@ -35,18 +35,14 @@ class Optimum(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 9)
-def optimum(
-    tiles: bytes, height: int, width: int, success_rate: float, finish: str, rounds: int
-) -> Optimum:
+def optimum(tiles: bytes, height: int, width: int, success_rate: float, finish: str, rounds: int) -> Optimum:
     """Return optimal play of two walkers with ``rounds`` rounds left.
 
     Raises:
         RagenError: The map is too large.
     """
     if len(tiles) > MAX_CELLS:
-        raise RagenError(
-            f"the map has {len(tiles)} tiles, but the oracle solves {MAX_CELLS} at most"
-        )
+        raise RagenError(f"the map has {len(tiles)} tiles, but the oracle solves {MAX_CELLS} at most")
     ended, paid = _ends(tiles, finish)
     payoffs = paid[0] if finish == ALL else paid[0] - paid[1]
     nothing = np.zeros((len(payoffs), _MOVES))
@@ -70,9 +66,7 @@ def optimum(
         values[running], first[running], second[running] = solve(games)
     returns = paid.copy()
     chosen = [_shares(each[running]) @ law for each in (first, second)]
-    returns[:, running] = np.einsum(
-        "Sd,pdeS,Se->pS", chosen[0], after.returns[:, reached], chosen[1]
-    )
+    returns[:, running] = np.einsum("Sd,pdeS,Se->pS", chosen[0], after.returns[:, reached], chosen[1])
     return Optimum(values, (first, second), returns)
 
 

@@ -140,9 +140,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     def _return_of(self, plan: Plan) -> float:
         board, movers = bytearray(self.board), list(self.movers)
-        rewards = [
-            play_round(board, movers, actions, self.width, board.count(BOX))[2] for actions in plan
-        ]
+        rewards = [play_round(board, movers, actions, self.width, board.count(BOX))[2] for actions in plan]
         return sum(rewards, 0.0)
 
     def _start_fresh(self, split: str) -> None:
@@ -171,9 +169,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
         """Play one round."""
-        self._moved, self._left, reward = play_round(
-            self.board, self.movers, actions, self.width, self._left
-        )
+        self._moved, self._left, reward = play_round(self.board, self.movers, actions, self.width, self._left)
         return [reward] * self.players, [self._left == 0] * self.players
 
     def info(self, seat: int) -> dict[str, Any]:

@@ -33,9 +33,7 @@ class Level(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def generate(
-    height: int, width: int, boxes: int, players: int, stream: int, split: str
-) -> tuple[Level, int]:
+def generate(height: int, width: int, boxes: int, players: int, stream: int, split: str) -> tuple[Level, int]:
     """Draw levels until one belongs to the split and needs the team; remembers the last ones.
 
     Returns:
@@ -51,9 +49,7 @@ def generate(
     weights = generator.search_weights(height, width).tolist()
     wanted = SPLITS.index(split)
     for _ in range(MAX_ATTEMPTS):
-        first, stream = generator.attempt(
-            board, height, width, boxes, law, stream, weights, buffers
-        )
+        first, stream = generator.attempt(board, height, width, boxes, law, stream, weights, buffers)
         if not first or board.count(FLOOR) < players:
             continue
         movers, stream = _place(board, first, players, stream)
