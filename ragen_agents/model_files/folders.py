@@ -82,6 +82,7 @@ def check_model_folder(folder: Path) -> None:
             if name == "config.json":
                 _check_sizes(folder / name, data)
                 _check_sizes(folder / name, data.get("text_config"))
+            _check_stop_tokens(folder / name, data.get("eos_token_id"))
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -102,6 +103,14 @@ def _check_sizes(path: Path, config: Any) -> None:
                 raise RagenError(
                     f"'{path}': {field} is {size!r:.60}, but must be an integer from 1 to {most}"
                 )
+
+
+def _check_stop_tokens(path: Path, named: Any) -> None:
+    listed = named if isinstance(named, list) else [] if named is None else [named]
+    if any(type(token) is not int for token in listed):
+        raise RagenError(
+            f"'{path}': eos_token_id is {named!r:.60}, but must be an integer or a list of integers"
+        )
 
 
 def load_weights(source: str | Path, dtype: Any) -> Any:

@@ -48,6 +48,12 @@ def test_a_config_that_does_not_fit_the_weights_is_named(field, model, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("value", ["x", [2, "x"], [None], 1.5])
+def test_the_tokens_that_end_a_reply_are_numbers(value, model):
+    put(model / "generation_config.json", eos_token_id=value)
+    assert f"eos_token_id is {value!r}, but must be an integer or a list of integers" in load(model)
+
+
 @pytest.mark.parametrize("name", ["generation_config.json", "config.json", "tokenizer_config.json"])
 @pytest.mark.parametrize("text", ["[]", "{"])
 def test_files_hold_objects(name, text, model):
