@@ -40,6 +40,10 @@ NOT_RUN = [
      "needs a cluster; tests/bench/test_ray_bench.py starts one"),
     (r"ragen train-sweep .*--backend ray\b", "needs a cluster; tests/bench/test_train_sweeps.py starts one"),
     (r"ragen reproduce all\b", "takes a minute; tests/bench/test_reproduction.py makes every table"),
+    (r"ragen reproduce table2 --beside\b", "needs all levels; tests/bench/test_reproduction.py plays them"),
+    (r"ragen submit\b", "needs all levels of the suite; tests/bench/test_submit.py submits runs"),
+    (r"ragen leaderboard (build|serve)\b", "tests/bench/test_site.py builds and serves a site"),
+    (r"python examples/starpo_minimal\.py\b", "tests/bench/test_docs.py learns with it"),
     (r"ragen starter build\b", "takes 65 minutes; tests/agents/test_starter.py builds a small one"),
     (r"uvicorn\b|vf-eval\b", "needs packages of its own; make test-integrations runs it"),
     (r"ragen export (?!.*--format)", "needs packages of its own; make test-inspect runs it"),
@@ -47,6 +51,15 @@ NOT_RUN = [
     (r"python -m llama_cpp\.server\b", "needs a server built from source; make test-endpoint runs it"),
 ]  # fmt: skip
 """Beginnings of commands, without variables before them, and the reason."""
+
+TRAINED = [
+    r"ragen train --recipe sokoban --out",
+    r"ragen train my-settings\.yaml",
+    r"ragen --import \S+ train\b",
+    r"ragen sft sokoban --out runs/sft-sokoban\b",
+    r"ragen sft .*--from\b",
+]
+"""Beginnings of commands that train in a test; of others that train, only the settings are read."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +150,13 @@ def reason_of(command, in_checkout=True):
     if not in_checkout and text == "pip install -e .":
         return None
     return next((reason for start, reason in NOT_RUN if re.match(start, text)), None)
+
+
+def only_reads_settings(command):
+    """Return whether a command trains, as others do that train in a test."""
+    text = " ".join(command.words)
+    trains = re.match(r"ragen (--import \S+ )?(train|sft)\b(?!.*--plan)", text)
+    return bool(trains) and not any(re.match(start, text) for start in TRAINED)
 
 
 def unlabelled(page):

@@ -10,11 +10,14 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import chdir
+from unittest.mock import patch
 
 from checkout import ROOT
-from documented_blocks import commands, reason_of
+from documented_blocks import commands, only_reads_settings, reason_of
 from documented_sizes import small
 from forked import LIMIT, start
+from ragen_bench.__main__ import main
 
 from ragen_agents.starter import STARTER
 
@@ -23,8 +26,10 @@ KEY = "sk-of-the-tests"
 ENTRIES = ("random",)
 """Published entries that commands of the leaderboard find."""
 PLAIN_RUN = "bench --agent random --agent starter --game Bandit --episodes 2".split()
-TABLE_RUN = "bench --agent openai:MODEL --game Sokoban --setting max_turns=1".split()
-"""Plays all levels of a table of the paper."""
+
+
+class _TrainingBeginsError(Exception):
+    """In place of training."""
 
 
 class CommandError(AssertionError):
@@ -45,6 +50,7 @@ class Shell:
     def __init__(self, folder, url, files, gguf, cache):
         self.folder = self.cwd = folder
         self.ran, self.reasons = 0, []
+        self._seen = []
         self._url, self._provided = url, set()
         self._environment = {
             "OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY, "RAGEN_CACHE": str(cache),
@@ -54,7 +60,6 @@ class Shell:
             (folder / name).symlink_to(ROOT / name)
         shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
         shutil.copytree(ROOT / "benchmarks" / "results", folder / "results")
-        (folder / "no-results").mkdir()
         for name in ENTRIES:
             shutil.copytree(ROOT / "leaderboards" / name, folder / "leaderboards" / name)
         for name in ("path/to/a/model", "path/to/model"):
@@ -94,7 +99,14 @@ class Shell:
         elif words == ["pip", "install", "-e", "."]:
             self._install(command)
         elif words[0] in ("ragen", "python"):
-            self._start(command, small(words, _free_port()), variables)
+            words = small(words, _free_port())
+            if (words, variables) in self._seen:  # small sizes made it one of those before
+                return
+            self._seen.append((words, variables))
+            if only_reads_settings(command):
+                self.read_settings(command)
+            else:
+                self._start(command, words, variables)
         else:
             raise CommandError(f"{command.line!r} neither runs in a test nor says why not")
 
@@ -122,6 +134,26 @@ class Shell:
         self._provide([word for word in words if word != out])
         self._call(command.line, words, variables)
 
+    def read_settings(self, command):
+        """Run a command up to where it would train, and put a model where it would write one."""
+        words = small([self._filled(word) for word in command.words], _free_port())
+        out = words[words.index("--out") + 1] if "--out" in words else None
+        self._provide([word for word in words if word != out])
+        with (
+            chdir(self.cwd),
+            patch.dict(os.environ, self._environment),
+            patch("ragen_bench.cli.train._train", side_effect=_TrainingBeginsError),
+            patch("ragen_agents.sft.train", side_effect=_TrainingBeginsError),
+        ):
+            try:
+                raise CommandError(f"{command.line!r} does not train, but ends with {main(words[1:])}")
+            except _TrainingBeginsError:
+                pass
+        if out:
+            made = self.folder / out / ("best" if "train" in words else "")
+            shutil.rmtree(made, ignore_errors=True)
+            shutil.copytree(STARTER, made)
+
     def _provide(self, words):
         """Make the runs and the models that a command reads and that other pages have made."""
         for word in words:
@@ -136,7 +168,7 @@ class Shell:
                 train = small(["ragen", "train", "bandit", "--out", name], 0)[1:]
                 self._ragen(["iterations=2" if each == "iterations=1" else each for each in train])
             else:
-                self._ragen([*(TABLE_RUN if "--beside" in words else PLAIN_RUN), "--out", name])
+                self._ragen([*PLAIN_RUN, "--out", name])
 
     def _ragen(self, words):
         self._call(" ".join(words), ["ragen", *words], {})
@@ -184,11 +216,7 @@ def _free_port():
 
 def _serves(words):
     """Whether a command serves pages until Ctrl-C."""
-    return (
-        (words[1:2] == ["view"] and "--out" not in words)
-        or words[1:3] == ["leaderboard", "serve"]
-        or "--browser" in words
-    )
+    return (words[1:2] == ["view"] and "--out" not in words) or "--browser" in words
 
 
 def _ended_well(code, words, said, was_visited):

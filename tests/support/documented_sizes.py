@@ -1,6 +1,9 @@
 """Small sizes in place of those of a documented command, by rule."""
 
+from itertools import pairwise
 from pathlib import Path
+
+from ragen_agents.model_files.packaged import PACKAGED
 
 TRAINING = {
     "iterations": "1", "rollout.prompts_per_iteration": "2", "rollout.group_size": "4",
@@ -15,20 +18,17 @@ OPTIONS = {
     "bench": {"--episodes": "2"},
     "match": {"--episodes": "2"},
     "sweep": {"--episodes": "2", "--max-reply-tokens": "8"},
-    "build": {"--results": "no-results"},
     "reproduce": {"--results": "results"},
-    "path/to/FILE.gguf": {"--max-reply-tokens": "8"},
-    "starpo_minimal.py": {"--iterations": "2"},
     "endpoint.py": {"--seconds": "0.1", "--waves": "1"},
 }
 """By a word of the command."""
+SHORT = {"--max-reply-tokens": "16"}
+"""Of local models whose replies no other command of the page reads."""
 ONE_GAME = {"bench": "Bandit", "match": "FrozenLakeRace", "sweep": "Sokoban"}
 """The game that a subcommand plays in a test where the page plays a whole suite of the project."""
 OWN_SUITES = ("core", "match")
 PAPER_MODEL = "path/to/qwen"
 """Folder with the config of the paper's model, which a plan of its memory would download."""
-WHOLE = ("runs/mine", "runs/my-endpoint")
-"""Runs of which an entry of the leaderboard or a row of a table is made: they need all their levels."""
 
 
 def small(words, port):
@@ -42,21 +42,26 @@ def small(words, port):
     if "--from" in words:  # the run decides how many demonstrations there are
         words.remove(f"demonstrations={IMITATION['demonstrations']}")
     for name, options in OPTIONS.items():
-        if any(name in (word, Path(word).name) for word in words[:5]) and not _is_whole(words):
+        if any(name in (word, Path(word).name) for word in words[:5]):
             words = _with_options(words, options)
     if words[1:2] and words[1] in ONE_GAME and _plays_a_whole_suite(words):
         words = [*words, "--game", ONE_GAME[words[1]]]
+    if words[1:2] == ["bench"] and "--out" not in words and any(map(_is_local, pairwise(words))):
+        words = _with_options(words, SHORT)
     if "--waves" in words:
         words = ["8" if word == "256" else word for word in words]
     if words[1:2] in (["train-sweep"], ["reproduce"]) and "--no-run" not in words:
         words = [*words, *(["--dry-run"] if "--dry-run" not in words else [])]
-    if words[1:2] == ["submit"]:
-        words = [*words, "--replace"]
     if words[1:3] == ["leaderboard", "check"] and not any("/" in word for word in words):
         words = [*words, "leaderboards/random"]
-    if words[1:3] == ["leaderboard", "serve"] or "--browser" in words:
+    if "--browser" in words:
         words = [*words, "--port", str(port)]
     return words
+
+
+def _is_local(words):
+    option, agent = words
+    return option == "--agent" and (agent in ("starter", "starter-0.2", *PACKAGED) or "/" in agent)
 
 
 def _is_imported(words, subcommand):
@@ -81,9 +86,4 @@ def _with_options(words, options):
 
 def _plays_a_whole_suite(words):
     suite = words[words.index("--suite") + 1] if "--suite" in words else OWN_SUITES[0]
-    return suite in OWN_SUITES and "--game" not in words and not _is_whole(words)
-
-
-def _is_whole(words):
-    """Whether all levels are needed, and an endpoint plays them, which the tests answer at once."""
-    return any(run in words for run in WHOLE) and any(word.startswith("openai:") for word in words)
+    return suite in OWN_SUITES and "--game" not in words
