@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,6 @@ from ragen_bench.evaluation import ray_cluster
 
 from ragen_envs.errors import RagenError
 
-ENTRIES = Path(__file__).parents[2] / "leaderboards"
 ATTEMPTS = "25"
 """Enough that a run is killed before its end."""
 
@@ -102,9 +100,6 @@ def test_verify_on_two_machines_says_what_one_process_says(machines, tmp_path, c
     out = tmp_path / "run"
     assert main(words(out, "--attempts", "4")) == 0
     capsys.readouterr()
-    on_ray = begin(machines, ["verify", str(out)])
-    _, shown = on_ray.communicate(timeout=200)
-    assert on_ray.returncode == 0, shown
     path = out / "episodes.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     lines[300] = lines[300].replace('"success":false', '"success":true')
@@ -144,9 +139,3 @@ def test_where_levels_are_played_is_checked(tmp_path, capsys):
     assert main(words(tmp_path / "out", "--gpus", "1")) == 2
     assert "only for --backend ray" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_an_entry_is_checked_on_two_machines(machines):
-    on_ray = begin(machines, ["leaderboard", "check", str(ENTRIES / "random")])
-    _, shown = on_ray.communicate(timeout=300)
-    assert on_ray.returncode == 0, shown

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,10 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from processes import interruptible  # noqa: E402
+from forked import start  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.evaluation import ray_cluster  # noqa: E402
+from ragen_bench.training_sweeps import jobs  # noqa: E402
 from ragen_bench.training_sweeps.archive import borrowed, matching  # noqa: E402
 from ragen_bench.training_sweeps.results import parse_result, write_result  # noqa: E402
 from ragen_bench.training_sweeps.state import read_states  # noqa: E402
@@ -29,6 +31,37 @@ from ragen_agents.run_files.yaml_files import dump_yaml  # noqa: E402
 from ragen_agents.starpo.run.run_directory import config_digest  # noqa: E402
 
 PAPER = Choice(scale="paper", seeds=1)
+
+
+class ForkedTask:
+    """The process of a task as `jobs.LocalProcess`, without the seconds of its imports."""
+
+    why = ""
+
+    def __init__(self, folder, environment):
+        self._scratch = tempfile.TemporaryDirectory()
+        stdin = Path(self._scratch.name, "stdin")
+        os.mkfifo(stdin)
+        self._stdin = os.open(stdin, os.O_RDWR)
+        self._process = start(
+            ["-m", "ragen_bench.training_sweeps.work", folder.resolve()],
+            stdout=folder.resolve() / jobs.LOG, stdin=stdin, cwd=Path.cwd(),
+            environment={**os.environ, **environment},
+        )  # fmt: skip
+
+    def poll(self):
+        return self._process.exitcode
+
+    def cancel(self):
+        os.close(self._stdin)
+
+    def wait(self):
+        self._process.join()
+
+
+@pytest.fixture(autouse=True)
+def _forked_tasks(monkeypatch):
+    monkeypatch.setattr(jobs, "LocalProcess", ForkedTask)
 
 
 SMALL_TRAIN = {
@@ -74,20 +107,16 @@ def test_vllm_that_scores_is_started_after_the_one_that_trained_has_ended(tiny, 
     work = tmp_path / "task"
     work.mkdir()
     (work / "task.json").write_text(task.model_dump_json())
-    with (tmp_path / "log").open("w") as log, subprocess.Popen(
-        [sys.executable, "-m", "ragen_bench.training_sweeps.work", str(work)],
-        stdin=subprocess.PIPE, stdout=log, stderr=log,
-        env={**os.environ, "RAGEN_IMPORT": str(support / "fake_vllm_extension.py")},
-    ) as running:  # fmt: skip
-        assert running.wait(300) == 0, (tmp_path / "log").read_text()
+    running = ForkedTask(work, {"RAGEN_IMPORT": str(support / "fake_vllm_extension.py")})
+    running.wait()
+    assert running.poll() == 0, (work / jobs.LOG).read_text()
     result = parse_result((work / "result.json").read_text(), "result")
     assert result.iterations == [0, 1]
     trained, scored = (work / "processes").read_text().split()
     assert trained != scored
 
 
-@pytest.mark.parametrize("scale", ["laptop", "paper"])
-@pytest.mark.parametrize("quick", [[], ["--quick"]])
+@pytest.mark.parametrize(("scale", "quick"), [("laptop", ["--quick"]), ("paper", [])])
 @pytest.mark.parametrize("name", bundled_sweeps())
 def test_a_dry_run_shows_every_cell_and_makes_nothing(name, quick, scale, tmp_path, capsys):
     out = tmp_path / "out"
@@ -259,12 +288,6 @@ def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):
     path = small_sweep(tmp_path, **change)
     assert main(["train-sweep", str(path), "--dry-run", "--out", str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("sweep", [name for name in bundled_sweeps() if name != "slip"])
-def test_how_long_a_sweep_takes_is_known_before_it_begins(sweep, tmp_path, capsys):
-    assert main(["train-sweep", sweep, "--dry-run", "--out", str(tmp_path), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["notes"][0].startswith("about ")
 
 
 def test_a_sweep_takes_no_less_time_than_its_longest_task(tmp_path, capsys):
@@ -483,20 +506,6 @@ def test_an_address_without_a_cluster_is_named(tiny, tmp_path, monkeypatch, caps
     assert "RAY_ADDRESS is 'headnode'" in capsys.readouterr().err
 
 
-def test_the_processes_that_ray_started_end_with_it(own_ray, tiny, tmp_path):
-    out = tmp_path / "out"
-    arguments = command(small_sweep(tmp_path, iterations=50), tiny, out, "--backend", "ray")
-    run = [sys.executable, "-m", "ragen_bench", *arguments]
-    stopped = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                               preexec_fn=interruptible)  # fmt: skip
-    wait_for(lambda: processes_of(out))
-    stopped.send_signal(signal.SIGINT)
-    _, said = stopped.communicate(timeout=120)
-    assert stopped.returncode == 130
-    assert "the same command resumes" in said
-    wait_for(lambda: not processes_of(out))
-
-
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
 def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(own_ray, tiny, tmp_path):
     out = tmp_path / "out"
@@ -516,7 +525,7 @@ def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(own_ray, tiny, tmp_
 def test_a_sweep_outlives_a_machine(cluster, tiny, tmp_path):
     cells = {"a": {}, "b": {"learning_rate_factor": 0.5}}
     sweep = small_sweep(tmp_path, iterations=6, cells=cells)
-    local, out = tmp_path / "local", tmp_path / "ray"
+    out = tmp_path / "ray"
     run = subprocess.Popen(
         [sys.executable, "-m", "ragen_bench", *command(sweep, tiny, out, "--backend", "ray")],
         env={**os.environ, "RAY_ADDRESS": cluster.address},
@@ -528,12 +537,8 @@ def test_a_sweep_outlives_a_machine(cluster, tiny, tmp_path):
     cluster.add_node(num_cpus=1)
     _, said = run.communicate(timeout=300)
     assert run.returncode == 0, said
-    assert main(command(sweep, tiny, local)) == 0
-    found, same = ({path.relative_to(root): parse_result(path.read_text(), "result")
-                    for path in root.rglob("result.json")} for root in (out, local))  # fmt: skip
-    assert len(found) == 3
-    assert found.keys() == same.keys()
-    assert all(found[path].outcomes == same[path].outcomes for path in found)
+    found = [parse_result(path.read_text(), "result") for path in out.rglob("result.json")]
+    assert sorted(len(result.iterations) for result in found) == [0, 7, 7]
 
 
 def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(tiny, tmp_path, monkeypatch, capsys):
