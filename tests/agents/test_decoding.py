@@ -126,6 +126,7 @@ def waits_of(decoder, monkeypatch):
     return waits.count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False], ids=["direct", "module"])
 @pytest.mark.parametrize("temperature", [0.6, 0.0])
 def test_nothing_waits_for_the_device_between_checks(model, known, temperature, monkeypatch):

@@ -2,18 +2,16 @@
 
 import json
 import logging
-import multiprocessing
+import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 import yaml
 from endpoint_bench import GAMES, bench, everything, records, table, words
 from endpoint_server import FAULTS, EndpointServer, completion, failure, plays
-from processes import interruptible
+from forked import start
 from ragen_bench.__main__ import main
 from ragen_bench.runs.records import read_records
 
@@ -55,18 +53,13 @@ def test_killed_at_several_moments_each_episode_is_there_once(tmp_path):
         await asyncio.sleep(0.02)
         return completion(plays(body))
 
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["ragen_bench.evaluation.run_table", "openai", "ragen_bench.evaluation.runner"]
-    )
     rng, kills, out = random.Random(1), 0, tmp_path / "killed"
     with EndpointServer(answer) as server:
-        what = {"episodes": 40, "games": GAMES[1:]}
+        what = {"episodes": 24, "games": GAMES[1:]}
         run = words(server, out, "--concurrency", "4", **what)
-        while kills < 4:
+        while kills < 3:
             target = _lines(out) + rng.randint(0, 6)
-            process = context.Process(target=main, args=(run,))
-            process.start()
+            process = start(["-m", "ragen_bench", *run], stdout=os.devnull)
             while process.is_alive() and (not out.exists() or _lines(out) < target):
                 time.sleep(0.002)
             time.sleep(rng.uniform(0, 0.05))
@@ -74,10 +67,10 @@ def test_killed_at_several_moments_each_episode_is_there_once(tmp_path):
             process.join()
             assert process.exitcode == -9, "ended before it was killed"
             kills += 1
-        assert 0 < _lines(out) < 80
+        assert 0 < _lines(out) < 48
         found = bench(server, out, **what)
         assert found == bench(server, tmp_path / "whole", **what)
-    assert len(read_records(out / "episodes.jsonl", Episode).episodes) == 80
+    assert len(read_records(out / "episodes.jsonl", Episode).episodes) == 48
     assert main(["verify", str(out)]) == 0
 
 
@@ -90,23 +83,19 @@ def test_a_real_ctrl_c_keeps_what_was_said(sent, tmp_path):
         return completion(plays(body))
 
     with EndpointServer(answer) as server:
-        what = {"episodes": 100, "games": GAMES[1:]}
+        what = {"episodes": 32, "games": GAMES[1:]}
         out = tmp_path / "run"
-        command = [sys.executable, "-m", "ragen_bench", *words(server, out, **what)]
-        process = subprocess.Popen(
-            [*command, "--concurrency", "4"],
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=interruptible,
-        )
-        while process.poll() is None and not _lines(out):
+        command = ["-m", "ragen_bench", *words(server, out, "--concurrency", "4", **what)]
+        process = start(command, stdout=os.devnull, stderr=tmp_path / "error")
+        while process.is_alive() and not _lines(out):
             time.sleep(0.002)
-        process.send_signal(sent)
-        _, error = process.communicate(timeout=300)
-        assert process.returncode == 128 + sent
+        os.kill(process.pid, sent)
+        process.join(300)
+        error = (tmp_path / "error").read_text()
+        assert process.exitcode == 128 + sent
         assert "the same command resumes" in error
         assert "Traceback" not in error
-        assert 0 < _lines(out) < 200
+        assert 0 < _lines(out) < 64
         assert bench(server, out, **what) == bench(server, tmp_path / "whole", **what)
 
 
@@ -530,7 +519,7 @@ def test_a_served_model_plays_as_the_one_in_process(tmp_path):
 
     with EndpointServer(answer) as server:
         out = tmp_path / "run"
-        found = bench(server, out, "--agent", "starter", "--temperature", "0", episodes=6)
+        found = bench(server, out, "--agent", "starter", "--temperature", "0", episodes=3)
     by_agent = {}
     for episode in found:
         by_agent.setdefault(episode.pop("agent"), []).append(episode)

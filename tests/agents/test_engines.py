@@ -131,6 +131,7 @@ class CountingDecoder:
         return self.decoder.run(chunks, seeds, past)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_the_prefix_cache_changes_no_sample_whatever_was_read_before(model, data):

@@ -31,21 +31,29 @@ def metrics(folder, *layers, preset="starpo-grpo"):
 PROBE = {"monitor": {"gradients_every": 1}}
 
 
-def test_the_last_bucket_has_the_gradient_of_the_group_that_differs_most(tmp_path):
-    found = metrics(tmp_path / "probed", PROBE)
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory):
+    """A run with a probe."""
+    folder = tmp_path_factory.mktemp("runs") / "probed"
+    return folder, metrics(folder, PROBE)
+
+
+def test_the_last_bucket_has_the_gradient_of_the_group_that_differs_most(probed, tmp_path):
+    _, found = probed
     only = metrics(tmp_path / "only", {"filter": {"kind": "std", "ratio": 1 / 6}})
     assert only["kept_groups"] == only["optimizer_steps"] == 1
     assert found["gradient/bucket6/policy"] == pytest.approx(only["grad_norm"], rel=1e-4)
 
 
-def test_a_probe_changes_nothing_of_the_run(tmp_path):
-    plain, probed = metrics(tmp_path / "plain"), metrics(tmp_path / "probed", PROBE)
-    assert {k: v for k, v in probed.items() if not k.startswith("gradient/")} == plain
-    assert_equal_weights(*(tmp_path / name / "checkpoints/000001" for name in ("plain", "probed")))
+def test_a_probe_changes_nothing_of_the_run(probed, tmp_path):
+    folder, found = probed
+    plain = metrics(tmp_path / "plain")
+    assert {k: v for k, v in found.items() if not k.startswith("gradient/")} == plain
+    assert_equal_weights(tmp_path / "plain/checkpoints/000001", folder / "checkpoints/000001")
 
 
-def test_buckets_are_in_the_order_of_their_deviations(tmp_path):
-    found = metrics(tmp_path / "run", PROBE)
+def test_buckets_are_in_the_order_of_their_deviations(probed):
+    _, found = probed
     deviations = [found[f"gradient/bucket{k}/reward_std"] for k in range(1, 7)]
     assert deviations == sorted(deviations)
     for k, deviation in enumerate(deviations, 1):

@@ -18,7 +18,7 @@ from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 
 SMALL = {
     "game": "ragen/SokobanText-v0", "iterations": 2, "filter": {"kind": "none"},
-    "rollout": {"prompts_per_iteration": 2, "group_size": 4, "temperature": 0.8, "max_tokens": 60},
+    "rollout": {"prompts_per_iteration": 2, "group_size": 4, "temperature": 0.8, "max_tokens": 40},
     "update": {"mini_batch_size": 4}, "evaluation": {"every": 0}, "monitor": {"information_every": 0},
     "env_kwargs": {"max_turns": 2},
 }  # fmt: skip
@@ -36,8 +36,8 @@ def trained(settings, out):
 
 
 @pytest.mark.parametrize(("preset", "history"), [("starpo-grpo", "full"), ("starpo-ppo", "none")])
-def test_both_train_alike(preset, history, tmp_path, monkeypatch):
-    shown = {"env_kwargs": {"history": history}}
+def test_both_train_alike(preset, history, tiny, tmp_path, monkeypatch):
+    shown = {"env_kwargs": {"history": history}, "model": str(tiny)}
     one, rows = trained(config(preset, **shown), tmp_path / "rollout")
     monkeypatch.setattr("ragen_agents.starpo.trainer.SCORED_EVERY", 1)
     other, others = trained(config(preset, **shown), tmp_path / "trainer")
@@ -138,10 +138,10 @@ def test_an_engine_of_the_callers_is_not_trusted(tmp_path):
     assert rows[-1]["mismatch_max"] > 0.01
 
 
-def test_one_process_with_fsdp_trains_as_without(tmp_path):
+def test_one_process_with_fsdp_trains_as_without(tiny, tmp_path):
     ends = []
     for fsdp in (False, True):
-        one, rows = trained(config(iterations=2, fsdp=fsdp), tmp_path / str(fsdp))
+        one, rows = trained(config(fsdp=fsdp, model=str(tiny)), tmp_path / str(fsdp))
         assert "mismatch_max" not in rows[1]
         ends.append(one.learner.models.policy.state_dict())
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])

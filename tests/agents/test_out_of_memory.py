@@ -64,15 +64,10 @@ PASSES = "update.max_tokens_per_micro_batch .16384. or set update.gradient_check
     [
         ("poll", 0, CUDA, 0, "evaluation.episodes"),
         ("sync", 0, GONE, 0, None),
-        ("sync", 2, CUDA, 2, PLAYING),
-        ("release", 3, CPU, 1, PLAYING),
+        ("sync", 2, NCCL, 2, PLAYING),
         ("prepare", 2, CUDA_ITSELF, 2, PASSES),
-        ("_loss", 0, CUBLAS, 0, PASSES),
-        ("_loss", 0, NCCL, 0, PASSES),
         ("_loss", 5, MemoryError(), 1, PASSES),  # two steps of two passes in each iteration
-        ("_loss", 6, CUDA, None, PASSES),
-        ("step", 0, CUDA, None, PASSES),
-        ("evaluate", 2, CUDA, 2, "evaluation.episodes"),
+        ("step", 0, CUBLAS, None, PASSES),
         ("save_file", 0, CPU, 2, "the same command resumes"),
     ],
 )

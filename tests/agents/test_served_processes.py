@@ -14,7 +14,6 @@ from training_runs import (  # noqa: E402
     assert_same_run,
     command,
     in_two_processes,
-    on_two_machines,
 )
 
 from ragen_agents.starpo.run.checkpoint import latest  # noqa: E402
@@ -47,15 +46,6 @@ def test_split_weights_go_to_two_servers(tiny, whole, tmp_path):
         in_two_processes(arguments(tiny, tmp_path / "run", urls, "fsdp=true"))
         assert [len(server.loads) for server in (one, two)] == [3, 3]
         assert one.label == two.label
-        assert asked_for_replies(one)
-        assert asked_for_replies(two)
-    assert_same_run(whole, tmp_path / "run", 2)
-
-
-def test_two_machines_learn_what_one_process_does(tiny, whole, tmp_path):
-    """As in docs/engines.md: a launcher on each, one run directory, a list of servers."""
-    with VllmServer(tiny) as one, VllmServer(tiny) as two:
-        on_two_machines(arguments(tiny, tmp_path / "run", f"[{one.root}, {two.root}]"))
         assert asked_for_replies(one)
         assert asked_for_replies(two)
     assert_same_run(whole, tmp_path / "run", 2)

@@ -19,7 +19,6 @@ transformers = pytest.importorskip("transformers")
 from forked import start  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
 from training_runs import (  # noqa: E402
-    alone,
     assert_equal_weights,
     command,
     lines,
@@ -292,18 +291,25 @@ def test_evaluating_does_not_change_training(tiny, tmp_path):
     assert_equal_weights(tmp_path / "0" / "checkpoints" / "000002", tmp_path / "1" / "checkpoints" / "000002")
 
 
-def test_killed_and_continued_is_as_never_stopped(tiny, tmp_path):
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    alone(command(tiny, whole))
+@pytest.fixture(scope="module")
+def six(tiny, tmp_path_factory):
+    """A run of the command, of six iterations."""
+    out = tmp_path_factory.mktemp("runs") / "six"
+    assert main(command(tiny, out)[3:]) == 0
+    return out
+
+
+def test_killed_and_continued_is_as_never_stopped(six, tiny, tmp_path):
+    whole, cut = six, tmp_path / "cut"
     rng = random.Random(0)
-    for _ in range(4):
+    for _ in range(3):
         running = start(command(tiny, cut)[1:], stdout=os.devnull)
         while not (cut / "metrics.jsonl").exists() and running.is_alive():
             time.sleep(0.05)
         time.sleep(rng.random())
         running.kill()
         running.join()
-    alone(command(tiny, cut))
+    assert main(command(tiny, cut)[3:]) == 0
     assert lines(cut) == lines(whole)
     assert (cut / "samples.jsonl").read_bytes() == (whole / "samples.jsonl").read_bytes()
     assert_equal_weights(cut / "checkpoints" / "000006", whole / "checkpoints" / "000006")
@@ -312,9 +318,8 @@ def test_killed_and_continued_is_as_never_stopped(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_saves_and_goes_on_as_never_stopped(sent, tiny, tmp_path):
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert main(command(tiny, whole, "save_every=6")[3:]) == 0
+def test_ctrl_c_saves_and_goes_on_as_never_stopped(sent, six, tiny, tmp_path):
+    cut = tmp_path / "cut"
     told = tmp_path / "told.txt"
     running = start(command(tiny, cut, "save_every=6")[1:], stdout=told)
     while not (cut / "metrics.jsonl").exists() or len(lines(cut)) < 2:
@@ -333,7 +338,7 @@ def test_ctrl_c_saves_and_goes_on_as_never_stopped(sent, tiny, tmp_path):
     done = len(lines(cut)) - 1
     assert [path.name for path in (cut / "checkpoints").iterdir()] == [f"{done:06d}"]
     assert main(command(tiny, cut, "save_every=6")[3:]) == 0
-    assert lines(cut) == lines(whole)
+    assert lines(cut) == lines(six)
 
 
 @pytest.mark.parametrize(

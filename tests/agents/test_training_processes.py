@@ -33,11 +33,17 @@ FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_e
 """Rates at which a step that is left out shows."""
 
 
-def test_two_processes_learn_what_one_does(tiny, tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    alone(command(tiny, one, *FAST, iterations=2))
-    under_torchrun(command(tiny, two, *FAST, iterations=2))
-    assert_same_run(one, two, 2)
+@pytest.fixture(scope="module")
+def whole(tiny, tmp_path_factory):
+    """The run of one process."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    alone(command(tiny, out, *FAST, iterations=2))
+    return out
+
+
+def test_two_processes_learn_what_one_does(tiny, whole, tmp_path):
+    under_torchrun(command(tiny, tmp_path / "run", *FAST, iterations=2))
+    assert_same_run(whole, tmp_path / "run", 2)
 
 
 PARTED = """
@@ -108,13 +114,10 @@ def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_pa
         made = command(tiny, out, *FAST, *more, *arguments, iterations=iterations)
         return [*made[:3], "--import", str(scored), *made[3:]]
 
-    for iterations in (1, 2, 3):
-        alone(scored_command(one, iterations=iterations))
-        if iterations == 1:
-            shutil.copytree(one, two)
-        if iterations == 2:
-            in_two_processes(scored_command(two, "fsdp=true", iterations=2))
-            assert_same_run(one, two, 2)
+    alone(scored_command(one, iterations=1))
+    shutil.copytree(one, two)
+    alone(scored_command(one, iterations=3))
+    in_two_processes(scored_command(two, "fsdp=true", iterations=2))
     alone(scored_command(two, iterations=3))
     assert_same_run(one, two, 3)
 
@@ -129,9 +132,9 @@ def test_split_weights_have_whole_gradients_in_bfloat16(tiny, tmp_path):
             "update.max_tokens_per_micro_batch=600", "loss.entropy_coef=0.1",
             f"fsdp={str(splits).lower()}",
         ]  # fmt: skip
-        in_two_processes(command(tiny, out, *arguments, iterations=2))
+        (in_two_processes if splits else alone)(command(tiny, out, *arguments, iterations=1))
         norms.append([line["grad_norm"] for line in lines(out) if "grad_norm" in line])
-    assert len(norms[0]) == 2
+    assert len(norms[0]) == 1
     assert norms[1] == pytest.approx(norms[0], rel=0.05)
 
 
@@ -161,19 +164,10 @@ os._exit(code)
 """
 
 
-@pytest.fixture(scope="module")
-def whole(tiny, tmp_path_factory):
-    """The run of one process."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    alone(command(tiny, out, *FAST, "save_every=9", iterations=2))
-    return out
-
-
 @pytest.mark.parametrize(
     ("place", "after", "phase", "advice"),
     [
         ("collect", 2, "rollout", "rollout.group_size"),
-        ("_score_share", 3, "scores", "update.max_tokens_per_micro_batch"),
         ("_loss", 4, "update", "update.max_tokens_per_micro_batch"),
     ],
 )
@@ -198,41 +192,33 @@ def test_memory_that_runs_out_in_one_process_ends_both_with_the_state_saved(
 NO_ROOM = """
 import os
 import sys
-import torch
 from ragen_bench.__main__ import main
 from ragen_agents.starpo.run import checkpoint
 
-errors = {
-    "disk": OSError(28, "No space left on device"),
-    "memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-}
 real = checkpoint.save_file
 
 def full(tensors, path):
     real(tensors, path)
     if path.parent.name == "000002.writing":
-        raise errors[sys.argv[1]]
+        raise OSError(28, "No space left on device")
 
 if os.environ["RANK"] == "0":
     checkpoint.save_file = full
-code = main(sys.argv[2:])
+code = main(sys.argv[1:])
 sys.stderr.flush()
 os._exit(code)
 """
 
 
-@pytest.mark.parametrize(
-    ("lacks", "told"), [("disk", "cannot be written"), ("memory", "out of memory in saving")]
-)
-def test_a_checkpoint_that_cannot_be_written_ends_both_processes(lacks, told, tiny, tmp_path):
+def test_a_checkpoint_that_cannot_be_written_ends_both_processes(tiny, tmp_path):
     """Only one writes; the other does not wait for it in vain."""
     (tmp_path / "full.py").write_text(NO_ROOM)
     out = tmp_path / "run"
     arguments = command(tiny, out, *FAST, "evaluation.every=0", iterations=2)
-    said = in_two_processes([sys.executable, tmp_path / "full.py", lacks, *arguments[3:]], succeeds=False)
+    said = in_two_processes([sys.executable, tmp_path / "full.py", *arguments[3:]], succeeds=False)
     errors = [line for line in said.splitlines() if line.startswith("error: ")]
     assert len(errors) == 2, said
-    assert all(told in line for line in errors)
+    assert all("cannot be written" in line for line in errors)
     assert latest(out / "checkpoints").name == "000001"
 
 
@@ -251,11 +237,10 @@ os._exit(code)
 """
 
 
-def test_a_machine_that_sees_an_older_disk_does_not_resume_from_it(tiny, tmp_path):
+def test_a_machine_that_sees_an_older_disk_does_not_resume_from_it(tiny, whole, tmp_path):
     """The processes would go on from different iterations, and learn nothing that makes sense."""
     (tmp_path / "older.py").write_text(OLDER)
-    out = tmp_path / "run"
-    alone(command(tiny, out, *FAST, iterations=2))
+    out = shutil.copytree(whole, tmp_path / "run")
     again = command(tiny, out, *FAST, iterations=3)
     said = in_two_processes([sys.executable, tmp_path / "older.py", *again[3:]], succeeds=False)
     assert said.count("error: the processes see different checkpoints in") == 2, said

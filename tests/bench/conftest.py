@@ -26,7 +26,7 @@ def browser():
         started.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """A finished run of an agent."""
     from bench_runs import bench

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 import yaml
 from ragen_bench.__main__ import main
@@ -457,6 +458,7 @@ def test_code_in_a_model_folder_is_never_run(tiny, capsys, tmp_path):
 
 
 WITHOUT_TORCH = """
+import json
 import sys
 from importlib import util
 
@@ -474,7 +476,8 @@ util.find_spec = lambda name, package=None: None if name in MISSING else found(n
 sys.meta_path.insert(0, Missing())
 from ragen_bench.__main__ import main
 
-sys.exit(main(sys.argv[1:]))
+for words in json.loads(sys.argv[1]):
+    print("code", main(words), flush=True)
 """
 
 
@@ -483,22 +486,18 @@ def test_what_needs_no_torch_works_without_it(tmp_path):
     script.write_text(WITHOUT_TORCH)
     about.write_text("name: mine\ntitle: Mine\nmodel: none\nauthors: me\ndescription: a test\n")
 
-    def said(*arguments):
-        command = [sys.executable, script, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout + done.stderr
-
-    code, shown = said("bench", "--game", "Bandit", "--episodes", "2", "--out", run)
-    assert code == 0
-    assert "note: skipping the starter model, which needs torch" in shown
-    assert "oracle" in shown
-    for command in (["show", run], ["explain", run], ["verify", run]):
-        assert said(*command)[0] == 0
-    code, shown = said("submit", f"{run}:oracle", "--about", about, "--entries", tmp_path / "all")
-    assert "contamination" in shown  # the description is read, so all of it was imported
-    code, shown = said("train", "bandit")
-    assert code == 2
-    assert "needs torch; install it with" in shown
+    commands = [
+        ["bench", "--game", "Bandit", "--episodes", "2", "--out", run],
+        ["show", run], ["explain", run], ["verify", run],
+        ["submit", f"{run}:oracle", "--about", about, "--entries", tmp_path / "all"],
+        ["train", "bandit"],
+    ]  # fmt: skip
+    done = python(script, json.dumps(commands, default=str))
+    assert re.findall(r"^code (\d)$", done.stdout, re.MULTILINE) == ["0", "0", "0", "0", "2", "2"]
+    assert "oracle" in done.stdout
+    assert "note: skipping the starter model, which needs torch" in done.stderr
+    assert "contamination" in done.stderr  # the description is read, so all of it was imported
+    assert "needs torch; install it with" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -513,8 +512,7 @@ def test_what_needs_no_torch_works_without_it(tmp_path):
 )
 def test_the_shell_completes_games_and_agents(typed, found):
     asked = {"_RAGEN_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"ragen {typed}"}
-    command = [sys.executable, "-m", "ragen_bench"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **asked}, check=False)
+    (done,) = forked.run((["-m", "ragen_bench"], asked))
     assert set(re.findall(r'"([\w:]+)"', done.stdout.replace("\\", ""))) == found
 
 

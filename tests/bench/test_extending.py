@@ -56,13 +56,17 @@ def package(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("words", [False, True])
-def test_a_new_game_passes_its_own_tests(words, tmp_path):
-    package = tmp_path / "tall_tower"
-    new_game("tall_tower", package, words)
-    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package)
+def test_a_new_game_of_words_passes_its_own_tests(tmp_path):
+    """As one of numbers does in test_documented_commands.py, on the page that makes it."""
+    new_game("tall_tower", tmp_path / "tower", words=True)
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path / "tower")
     assert done.returncode == 0, done.stdout
-    assert "newgame" not in "".join(p.read_text("utf-8") for p in package.rglob("*.py")).lower()
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_a_new_game_has_its_own_names(words, tmp_path):
+    new_game("tall_tower", tmp_path / "tower", words)
+    assert "newgame" not in "".join(p.read_text("utf-8") for p in tmp_path.rglob("*.py")).lower()
 
 
 @pytest.mark.parametrize("name", ["Tower", "x", "9lives", "class", "json", "numpy", "ragen", "../up"])

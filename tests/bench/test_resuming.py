@@ -10,6 +10,7 @@ import time
 
 import pytest
 from bench_runs import bench, count_lines, options, python, timeless
+from forked import start
 from interrupted_runs import cut
 from processes import interruptible
 from ragen_bench.__main__ import main
@@ -192,16 +193,16 @@ def test_two_runs_at_once_are_refused(run, capsys):
 def test_killed_at_any_moment_a_run_ends_the_same(tmp_path):
     what = {"episodes": 192, "agents": ("random", "oracle")}
     out, rng, kills = tmp_path / "killed", random.Random(0), 0
-    command = [sys.executable, "-m", "ragen_bench", *options(out, **what)]
     for _ in range(6):
         done = count_lines(out)
         target = done + rng.randint(1, 200)
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and count_lines(out) < target:
+        process = start(["-m", "ragen_bench", *options(out, **what)], stdout=os.devnull)
+        while process.is_alive() and count_lines(out) < target:
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.03))
         process.kill()
-        kills += process.wait() == -signal.SIGKILL
+        process.join()
+        kills += process.exitcode == -signal.SIGKILL
         if kills == 4:
             break
     assert kills >= 2

@@ -395,8 +395,7 @@ def test_the_first_columns_are_whole_on_a_phone(visit, path):
     assert beyond == 0
 
 
-@pytest.mark.parametrize("width", [1300, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1300), ("dark", 390)])
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_are_accessible(browser, site, path, scheme, width):
     """No serious violation by axe-core; the script needs a page without the site's own policy."""

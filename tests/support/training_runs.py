@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -102,30 +101,6 @@ def in_two_processes(arguments, succeeds=True):
     said = "".join(each.stderr for each in done)
     assert all((each.returncode == 0) == succeeds for each in done), said
     return "".join(each.stdout for each in done) if succeeds else said
-
-
-def on_two_machines(arguments):
-    """Run what follows python in a command in a process each of two launchers, as two machines do."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
-    launch = [sys.executable, *"-m torch.distributed.run --nnodes 2 --nproc-per-node 1".split()]
-    whole = [*launch, "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, *arguments[1:]]
-    both = [
-        subprocess.Popen(
-            whole, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            env=two_processes_environment(),
-        )
-        for _ in range(2)
-    ]  # fmt: skip
-    try:
-        for one in both:
-            said = one.communicate(timeout=300)[1]
-            assert one.returncode == 0, said
-    finally:
-        for one in both:
-            one.kill()
-            one.wait()
 
 
 def assert_same_run(alone, together, iterations):
