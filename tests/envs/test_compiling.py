@@ -51,52 +51,40 @@ def test_the_garbage_collector_waits_for_the_first_use_and_is_as_before(enabled,
 
 FINGERPRINTS = """
 import sys; sys.path.insert(0, sys.argv[1])
+from pathlib import Path
 from ragen_envs.compiled import compiling
 from ragen_envs.games.bandit import kernels as bandit
 from ragen_envs.games.sokoban import kernels as sokoban
-print(compiling.fingerprint(bandit.__name__), compiling.fingerprint(sokoban.__name__))
+
+def found():
+    compiling.fingerprint.cache_clear()
+    return [compiling.fingerprint(module.__name__) for module in (bandit, sokoban)]
+
+before = found()
+for changed in sys.argv[2:]:
+    path = Path(sys.argv[1], "ragen_envs", changed)
+    source = path.read_text("utf-8")
+    path.write_text(source + "# changed\\n", "utf-8")
+    print(*(int(a != b) for a, b in zip(before, found())))
+    path.write_text(source, "utf-8")
 """
-
-
-@pytest.fixture(scope="module")
-def copied_package(tmp_path_factory):
-    """Return a copy of the package whose files may change, and its fingerprints."""
-    folder = tmp_path_factory.mktemp("copied")
-    source = Path(ragen_envs.__file__).parent
-    ignored = shutil.ignore_patterns("__pycache__", "packs")
-    shutil.copytree(source, folder / "ragen_envs", ignore=ignored)
-    return folder, fingerprints(folder)
-
-
-def fingerprints(folder):
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", FINGERPRINTS, str(folder)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.split()
+OUTDATED = {
+    "levels/keys.py": "1 1", "compiled/kernels.py": "1 1", "games/sokoban/reverse_play.py": "0 1",
+    "games/bandit/kernels.py": "1 0", "games/frozen_lake/dynamics.py": "0 0",
+}  # fmt: skip
+"""Whether machine code of Bandit and of Sokoban is outdated by a change of a file."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changed", "outdated"),
-    [
-        ("levels/keys.py", (True, True)),
-        ("compiled/kernels.py", (True, True)),
-        ("games/sokoban/reverse_play.py", (False, True)),
-        ("games/bandit/kernels.py", (True, False)),
-        ("games/frozen_lake/dynamics.py", (False, False)),
-    ],
-)
-def test_machine_code_is_outdated_by_a_change_of_any_file_it_was_compiled_from(
-    changed, outdated, copied_package
-):
-    folder, before = copied_package
-    path = folder / "ragen_envs" / changed
-    source = path.read_text("utf-8")
-    path.write_text(source + "# changed\n")
-    after = fingerprints(folder)
-    path.write_text(source)
-    assert tuple(a != b for a, b in zip(before, after, strict=True)) == outdated
+def test_machine_code_is_outdated_by_a_change_of_any_file_it_was_compiled_from(tmp_path):
+    source = Path(ragen_envs.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__", "packs")
+    shutil.copytree(source, tmp_path / "ragen_envs", ignore=ignored)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", FINGERPRINTS, str(tmp_path), *OUTDATED],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [*OUTDATED.values()]
 
 
 PLAY = """

@@ -108,9 +108,8 @@ def test_copies_before_the_first_reset(env_id):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env_id", ["ragen/Sokoban-v0", "ragen/FrozenLake-v0"])
-def test_a_pickled_vector_env_plays_on_in_another_process(env_id, tmp_path):
-    envs = gym.make_vec(env_id, num_envs=3)
+def test_a_pickled_vector_env_plays_on_in_another_process(tmp_path):
+    envs = gym.make_vec("ragen/FrozenLake-v0", num_envs=3)
     envs.reset(seed=1)
     play_vector(envs, 3, 0)
     (tmp_path / "envs").write_bytes(pickle.dumps(envs))

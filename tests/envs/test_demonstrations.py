@@ -117,17 +117,14 @@ def test_processes_agree_whatever_the_hash_seed():
         "    chats.append(env.messages)\n"
         "print(json.dumps(chats))\n"
     )
-    outputs = []
-    for hash_seed in ("1", "2"):
-        made = subprocess.run(
-            [sys.executable, "-c", source], capture_output=True, text=True, check=True,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        )  # fmt: skip
-        outputs.append(json.loads(made.stdout))
-    assert outputs[0] == outputs[1]
-    env = make("ragen/SokobanText-v0", demonstrations=3)
-    env.reset(options={"split": "test", "index": 1})
-    assert outputs[0][0] == env.messages
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+    )  # fmt: skip
+    for game, chat in zip(("Sokoban", "Bandit", "FrozenLake"), json.loads(done.stdout), strict=True):
+        env = make(f"ragen/{game}Text-v0", demonstrations=3)  # strings hash otherwise in this process
+        env.reset(options={"split": "test", "index": 1})
+        assert chat == env.messages
 
 
 def test_the_episode_is_the_same_as_without_examples():

@@ -43,6 +43,7 @@ def assert_same(left, right):
             assert left.dtype == right.dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("env_id", "kwargs"), GAMES)
 def test_results_are_those_of_copies(env_id, kwargs, mode):

@@ -368,15 +368,14 @@ print(json.dumps(told))
 
 @pytest.mark.slow
 def test_the_same_whatever_the_hash_seed():
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", CODE], capture_output=True, text=True, check=True,
-            env={"PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("0", "1")
-    ]  # fmt: skip
-    assert found[0] == found[1]
-    assert len(json.loads(found[0])) > 20
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], capture_output=True, text=True, check=True,
+        env={"PYTHONHASHSEED": "0"},
+    )  # fmt: skip
+    here = {}
+    exec(CODE, here)
+    assert json.loads(done.stdout) == here["told"]
+    assert len(here["told"]) > 20
 
 
 @pytest.mark.parametrize("method", ["legality", "play"])
