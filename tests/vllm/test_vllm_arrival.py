@@ -50,14 +50,14 @@ def reloading(monkeypatch, local, kept):
     monkeypatch.setattr(local._engine, "collective_rpc", told)
 
 
-def test_a_hundred_updates_arrive(engine, starter):
+def test_many_updates_arrive(engine, starter):
     changed = 0
-    for version in range(1, 101):
+    for version in range(1, 31):
         before = {n: w.clone() for n, w in named_weights(starter, torch.bfloat16)}
         update(starter, version)
         engine.sync(starter, version)
         changed += any(not w.equal(before[n]) for n, w in named_weights(starter, torch.bfloat16))
-    assert changed == 100
+    assert changed == 30
 
 
 def test_one_lost_update_is_found(engine, rounded, starter, monkeypatch):

@@ -75,15 +75,12 @@ def whole(serving, tmp_path_factory):
     return iterations(out)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_server_that_is_killed_in_an_iteration_and_comes_back(processes, whole, serving, tmp_path):
+def test_a_server_that_is_killed_in_an_iteration_and_comes_back(whole, serving, tmp_path):
+    """With two processes of a trainer, which both lack its weights then."""
     cut, said = tmp_path / "cut", tmp_path / "said"
-    command = [*RAGEN, *map(str, arguments(cut, serving.url))]
-    environment = None
-    if processes == 2:
-        command, environment = torchrun(command), two_processes_environment()
+    command = torchrun([*RAGEN, *map(str, arguments(cut, serving.url))])
     with said.open("w") as file:
-        run = subprocess.Popen(command, stderr=file, env=environment)
+        run = subprocess.Popen(command, stderr=file, env=two_processes_environment())
     try:
         while not (len(iterations(cut)) == 1 and is_rolling_out(serving)):
             assert run.poll() is None, said.read_text()[-3000:]
