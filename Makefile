@@ -38,7 +38,17 @@ real: install
 	$(BIN)/ragen models get smollm2
 	$(BIN)/ragen bench --agent random --agent smollm2 --agent oracle --suite core --episodes 16 --setting demonstrations=2 --setting think=false
 
-test: install lint
+# Types are checked beside the tests: alone they would leave a core idle.
+test: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(MAKE) --no-print-directory -j 2 types tests
+
+.PHONY: types tests
+types: install
+	$(BIN)/mypy
+
+tests: install
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # For the inner loop: without what trains, starts processes or takes seconds each.
@@ -130,7 +140,7 @@ docs-site: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-# The tutorials at full size, about 40 minutes; the tests run them with smaller ones.
+# The tutorials at full size, about 40 minutes; the tests run those without training.
 tutorials: install
 	$(BIN)/python docs/tutorials.py --run
 

@@ -127,11 +127,13 @@ def test_the_settings_that_the_page_shows_are_some():
         TrainConfig(**yaml.safe_load(block))
 
 
+@pytest.mark.slow
 def test_generated_pages_are_up_to_date():
     (done,) = forked.run(([ROOT / "docs" / "generate.py", "--check"], {}))
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_single_file_learns_the_better_arm():
     pytest.importorskip("transformers")
     (done,) = forked.run(([ROOT / "examples" / "starpo_minimal.py", "--iterations", "9"], {}))
@@ -142,6 +144,7 @@ def test_the_single_file_learns_the_better_arm():
     assert sum(success[-3:]) / 3 > 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("example", "lines", "words"),
     [("custom_loop.py", 1, "return"), ("own_parts.py", 1, "price of length")],

@@ -40,6 +40,7 @@ class Counting:
         return right(request)
 
 
+@pytest.mark.slow
 def test_importing_the_packages_loads_no_heavy_library():
     program = "import sys, ragen_bench, ragen_agents; print({'torch', 'pandas', 'typer'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
