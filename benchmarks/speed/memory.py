@@ -1,6 +1,6 @@
 """Memory of an update: planned as ``ragen train --plan`` does, and measured on the CPU.
 
-    python benchmarks/speed/memory.py docs/performance.md
+    python benchmarks/speed/memory.py
 
 Models with random weights learn from random tokens. PyTorch's profiler reports every allocation of a tensor,
 those inside kernels included; the most bytes that are alive at once are compared with the plan. The last row
@@ -10,7 +10,6 @@ compares the resident memory of a process of its own. Settings are measured one 
 import argparse
 import gc
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -253,27 +252,16 @@ def _most_resident() -> int:
 
 
 def main() -> None:
-    """Measure, and write the table into a document."""
+    """Measure, and print a table in Markdown."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("document", type=Path, nargs="?")
     parser.add_argument("--resident", action="store_true", help="print the growth of one process")
     args = parser.parse_args()
     if args.resident:
         _print_resident()
         return
-    lines = [
-        "| | tokens of a micro-batch | planned, MiB | measured, MiB | |",
-        "|---|--:|--:|--:|--:|",
-    ]
+    print("| | tokens of a micro-batch | planned, MiB | measured, MiB | |\n|---|--:|--:|--:|--:|")
     for row in _rows():
         print(row, flush=True)
-        lines.append(row)
-    if args.document is not None:
-        begin, end = "<!-- begin: planned memory -->", "<!-- end: planned memory -->"
-        table = "\n".join([begin, *lines, end])
-        text = args.document.read_text(encoding="utf-8")
-        pattern = f"{re.escape(begin)}.*{re.escape(end)}"
-        args.document.write_text(re.sub(pattern, lambda _: table, text, flags=re.DOTALL), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -92,17 +92,18 @@ def tables(sections: dict[str, dict[str, Row]]) -> Iterator[str]:
         rows = sections.get(section, {})
         limit = sections.get(LIMITS, {}).get(LIMIT_OF.get(section, ""), {}).get(OURS, [])
         bounded = bool(limit) or any(BOUND in row for row in rows.values())
+        compared = any(set(row) - {OURS, BOUND} for row in rows.values())
         yield f"### {section}\n"
-        header = " limit, and its share of ours |" if bounded else ""
-        yield f"| | ours | peers, and how many times ours |{header}"
-        yield f"|---|---|---|{'---|' if bounded else ''}"
+        peers, header = " peers, and how many times ours |" * compared, " limit, % |" * bounded
+        yield f"| | ours |{peers}{header}"
+        yield f"|---|---|{'---|' * compared}{'--:|' * bounded}"
         for name, row in rows.items():
             if name.endswith(" envs") and "1,024" not in name and set(row) <= {OURS, BOUND}:
                 continue  # of sizes without a peer, one is enough
             ours = "<br>".join(_cell(cell) for cell in row.get(OURS, []))
-            theirs = "<br>".join(_peers(row))
+            theirs = f" {'<br>'.join(_peers(row))} |" if compared else ""
             bound = f" {_bound(row.get(BOUND, limit), row)} |" if bounded else ""
-            yield f"| {name} | {ours} | {theirs} |{bound}"
+            yield f"| {name} | {ours} |{theirs}{bound}"
         yield ""
 
 
@@ -110,7 +111,7 @@ def _bound(limit: list[Cell], row: Row) -> str:
     ours = row.get(OURS, [])
     if not limit or not ours:
         return ""
-    return f"{_cell(limit[0])}, {limit[0].seconds / ours[0].seconds:.0%}"
+    return f"{100 * limit[0].seconds / ours[0].seconds:.0f}"
 
 
 def verdict(goal: Goal, rows: dict[str, Row]) -> str:
@@ -154,13 +155,11 @@ def measurements(machine: dict[str, Any], sections: dict[str, dict[str, Row]]) -
 
 
 def goals(sections: dict[str, dict[str, Row]]) -> str:
-    """Return what stands between the markers of the page for maintainers."""
-    lines = [
-        "| | goal | reached | |",
-        "|---|---|---|---|",
-        *(verdict(goal, sections.get(goal.section, {})) for goal in GOALS),
-    ]
-    return "\n".join(lines)
+    """Return what stands between the markers of the page for maintainers: the goals that are not met."""
+    verdicts = [verdict(goal, sections.get(goal.section, {})) for goal in GOALS]
+    missed = [line for line in verdicts if not line.endswith("| met |")]
+    count = f"{len(verdicts) - len(missed)} of {len(verdicts)} goals are met. The others:"
+    return "\n".join([count, "", "| | goal | reached | |", "|---|---|---|---|", *missed])
 
 
 def _versions() -> Iterator[str]:
