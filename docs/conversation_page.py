@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from pydantic import ConfigDict, TypeAdapter, with_config
-from settings_page import field_values
+from settings_page import choices
 
 from ragen_envs.conversation.settings import (
     HISTORIES,
@@ -40,7 +40,7 @@ def conversation_page() -> str:
     """Return the page as Markdown."""
     with_config(ConfigDict(use_attribute_docstrings=True))(ConversationSettings)
     fields = TypeAdapter(ConversationSettings).json_schema()["properties"]
-    rows = ["| setting | values | default | |", "|---|---|---|---|"]
+    rows = ["| setting | default | |", "|---|---|---|"]
     rows += [_row(name, field) for name, field in fields.items()]
     return "\n".join([_TOP, *rows]) + "\n"
 
@@ -48,4 +48,4 @@ def conversation_page() -> str:
 def _row(name: str, field: dict[str, Any]) -> str:
     shown = field | {"enum": _CHOICES[name]} if name in _CHOICES else field
     meaning = " ".join(field["description"].split()).replace("``", "`")
-    return f"| `{name}` | {field_values(shown)} | `{json.dumps(field.get('default', {}))}` | {meaning} |"
+    return f"| `{name}` | `{json.dumps(field.get('default', {}))}` | {meaning}{choices(shown)} |"

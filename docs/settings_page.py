@@ -1,19 +1,12 @@
 """The page of training's settings, from the docstrings of their fields."""
 
 import json
-import math
 from typing import Any, Final
 
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import AGGREGATIONS, ESTIMATORS, FILTERS, POLICY_LOSSES, TrainConfig
 from ragen_agents.starpo.parts.registry import Registry
 
-_BOUNDS: Final = {
-    "minimum": "≥{}",
-    "exclusiveMinimum": ">{}",
-    "maximum": "≤{}",
-    "exclusiveMaximum": "<{}",
-}
 _PARTS: Final[tuple[Registry[Any], ...]] = (FILTERS, ESTIMATORS, POLICY_LOSSES, AGGREGATIONS)
 _NEEDS: Final = {
     "needs_critic": "a critic",
@@ -65,55 +58,32 @@ def settings_page() -> str:
 def _parts(registry: Registry[Any]) -> str:
     """Return the table of what a field chooses among."""
     cites = any(getattr(part, "published", None) for part in registry)
-    heads = ["name", "", *["published with"] * cites, "needs"]
+    needy = any(getattr(part, flag, False) for part in registry for flag in _NEEDS)
+    heads = ["name", "", *["published with"] * cites, *["needs"] * needy]
     rows = [f"`{registry.field}`:\n", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for part in registry:
         needs = [said for flag, said in _NEEDS.items() if getattr(part, flag, False)]
         published = getattr(part, "published", {}).items()
         settings = ", ".join(f"`{name.split('.')[-1]}={value}`" for name, value in published)
-        cells = [f"`{part.name}`", part.summary, *[settings] * cites, ", ".join(needs)]
+        cells = [f"`{part.name}`", part.summary, *[settings] * cites, *[", ".join(needs)] * needy]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
 
 def _table(prefix: str, fields: dict[str, Any]) -> str:
-    rows = ["| field | values | default | |", "|---|---|---|---|"]
+    rows = ["| field | default | |", "|---|---|---|"]
     for name, field in fields.items():
         default = json.dumps(field["default"]) if field.get("default") is not None else ""
         shown = f"`{default}`" if default else ""
-        told = " ".join(field["description"].split())
-        rows.append(f"| `{prefix}{name}` | {field_values(field)} | {shown} | {told} |")
+        told = " ".join(field["description"].split()).replace("``", "`")
+        rows.append(f"| `{prefix}{name}` | {shown} | {told}{choices(field)} |")
     return "\n".join(rows) + "\n"
 
 
-def field_values(field: dict[str, Any]) -> str:
-    """Return the values that a field of a JSON schema allows, in words."""
-    if "registered" in field["description"] and field["type"] == "string":
-        return "see below"
-    return " or ".join(filter(None, (_one(variant) for variant in _variants(field))))
-
-
-def _one(variant: dict[str, Any]) -> str:
-    if choices := variant.get("enum") or variant.get("examples"):
-        return ", ".join(f"`{choice}`" for choice in choices)
-    if "const" in variant:
-        return f"`{variant['const']}`"
-    if variant.get("prefixItems"):
-        return f"[{'; '.join(_one(item) for item in variant['prefixItems'])}]"
-    kind = {
-        "object": "a mapping",
-        "string": "text",
-        "boolean": "`true`, `false`",
-        "null": "`null`",
-    }
-    words = kind.get(variant["type"], variant["type"])
-    bounds = [text.format(_number(variant[b])) for b, text in _BOUNDS.items() if b in variant]
-    return " ".join([words, ", ".join(bounds)]).strip()
-
-
-def _number(value: float) -> str:
-    power = math.frexp(value)[1] - 1
-    return f"2^{power}" if power >= 20 and value == 2**power else f"{value:g}"
+def choices(field: dict[str, Any]) -> str:
+    """Return the names among which a field of a JSON schema chooses, as a sentence after its description."""
+    names = [name for v in _variants(field) for name in v.get("enum") or v.get("examples") or ()]
+    return f" One of {', '.join(f'`{name}`' for name in names)}." if names else ""
 
 
 def _variants(field: dict[str, Any]) -> list[dict[str, Any]]:

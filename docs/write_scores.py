@@ -10,39 +10,38 @@ import re
 import sys
 from pathlib import Path
 
-from ragen_bench.console.formats import Grid, markdown, score_grid
+import pandas as pd
+from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.evaluation.run_table import read_run, summarise
 
-ROOT = Path(__file__).parents[1]
-NAMES = {"success %\n[95% CI]": "success, % [95% interval]", "valid\n%": "valid replies, %"}
-LEFT_OUT = ("n", "effective\n%", "tokens", "s per\nepisode")
+PAGE = Path(__file__).with_name("scores.md")
+HEADER = [
+    "game", "random play, exact", "random", "starter [95% interval]", "oracle", "optimum, exact",
+    "score of the starter", "its valid replies, %",
+]  # fmt: skip
 
 
 def main(run: Path) -> None:
     """Write the table from a run."""
-    grid = score_grid(summarise(read_run(run)))
-    for name in LEFT_OUT:
-        grid = grid.without(name)
-    grid = Grid([NAMES.get(name, name) for name in grid.header], grid.rows, grid.left)
-    write(ROOT / "docs" / "scores.md", named_once(grid))
-
-
-def named_once(grid: Grid) -> Grid:
-    """Return the table with each game's name in its first row alone."""
-    rows, last = [], None
-    for row in grid.rows:
-        rows.append(["" if row[0] == last else row[0], *row[1:]])
-        last = row[0]
-    return Grid(grid.header, rows, grid.left)
-
-
-def write(path: Path, grid: Grid) -> None:
-    """Put a table between the comments of a page."""
-    text = path.read_text(encoding="utf-8")
+    data = summarise(read_run(run))
+    grid = Grid(HEADER, [_row(str(name), rows) for name, rows in data.groupby("game", sort=False)], left=1)
+    text = PAGE.read_text(encoding="utf-8")
     between = re.compile(r"(<!-- begin: scores -->\n).*?(<!-- end: scores -->)", re.DOTALL)
-    written, found = between.subn(lambda m: f"{m[1]}{markdown(grid)}{m[2]}", text)
-    assert found == 1, path
-    path.write_text(written, encoding="utf-8")
+    written, count = between.subn(lambda m: f"{m[1]}{markdown(grid)}{m[2]}", text)
+    assert count == 1, PAGE
+    PAGE.write_text(written, encoding="utf-8")
+
+
+def _row(game: str, rows: pd.DataFrame) -> list[str]:
+    """Return the row of a game."""
+    agents = rows.set_index("agent")
+    starter = agents.loc["starter"]
+    low, high = (f"{100 * starter[bound]:.1f}" for bound in ("success_low", "success_high"))
+    success = {name: f"{100 * value:.1f}" for name, value in agents["success"].items()}
+    random, optimum = (f"{100 * starter[name]:.1f}" for name in ("random_success", "optimal_success"))
+    shown = f"{success['starter']} [{low}, {high}]"
+    others = [success["oracle"], optimum, f"{starter['score']:.1f}", f"{100 * starter['valid']:.1f}"]
+    return [game, random, success["random"], shown, *others]
 
 
 if __name__ == "__main__":
