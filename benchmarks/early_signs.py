@@ -28,7 +28,8 @@ SIGNS = {
     "information/first/reply/retrieval@1": -1,
 }  # fmt: skip
 """Metrics, and whether an alarm is a rise (1) or a fall (-1)."""
-RATES = (0.01, 0.1)
+RATE = 0.1
+"""False alarms wanted."""
 WINDOW = 5
 
 
@@ -110,11 +111,11 @@ def scores(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     return found
 
 
-def line(name: str, every: list[Run], rate: float) -> str:
-    """Return a row of the table: what a metric does on odd seeds at a rate of false alarms on even ones."""
+def line(name: str, every: list[Run]) -> str:
+    """Return a row of the table: what a metric does on odd seeds at ``RATE`` of false alarms on even ones."""
     known = [run for run in every if name in run.scores]
     calm = [run.scores[name].max() for run in known if not run.collapsed and run.seed % 2 == 0]
-    threshold = float(np.quantile(calm, 1 - rate))
+    threshold = float(np.quantile(calm, 1 - RATE))
     tried = [run for run in known if run.seed % 2]
     alarms = [np.flatnonzero(run.scores[name] > threshold) for run in tried]
     healthy = [len(a) > 0 for run, a in zip(tried, alarms, strict=True) if not run.collapsed]
@@ -123,7 +124,7 @@ def line(name: str, every: list[Run], rate: float) -> str:
     early = [lead for lead in leads if lead > 0]
     lead = f"{np.median(early):.0f}" if early else "–"
     return (
-        f"| {name.removeprefix('information/first/')} | {100 * rate:.0f} | {100 * np.mean(healthy):.0f} "
+        f"| {name.removeprefix('information/first/')} | {100 * np.mean(healthy):.0f} "
         f"({sum(healthy)}/{len(healthy)}) | {100 * len(early) / max(len(leads), 1):.0f} "
         f"({len(early)}/{len(leads)}) | {lead} |"
     )
@@ -135,15 +136,15 @@ def table() -> str:
     broken = [run for run in every if run.collapsed]
     healthy = len(every) - len(broken)
     bandits = sum(text.startswith("Bandit") for text in false)
-    rows = [line(name, every, rate) for name in [*SIGNS, "mean of the first four"] for rate in RATES]
+    rows = [line(name, every) for name in [*SIGNS, "mean of the first four"]]
     return "\n".join(
         [
             f"Of {len(broken)} collapsed runs, the monitor's sign of collapse is seen in "
             f"{sum(run.seen is not None for run in broken)}; of {healthy} healthy runs in {len(false)}, "
             f"{bandits} of them on bandits.",
             "",
-            "| metric | false alarms wanted, % | false alarms, % | early, % | lead, iterations |",
-            "|---|--:|--:|--:|--:|",
+            "| metric | false alarms, % | early, % | lead, iterations |",
+            "|---|--:|--:|--:|",
             *rows,
         ]
     )

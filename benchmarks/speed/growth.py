@@ -27,7 +27,6 @@ import numpy as np
 
 import ragen_envs
 from ragen_envs.conversation import make_vector
-from ragen_envs.games.sokoban import solve
 
 assert ragen_envs.GAMES
 
@@ -104,24 +103,6 @@ def envs() -> Curve:
     return curve
 
 
-def boards() -> Curve:
-    """Return times of Sokoban with two boxes on boards of many sizes."""
-    step, level, solution = "a step of 256 boards", "a new level", "a shortest solution"
-    curve: Curve = {step: [], level: [], solution: []}
-    rows = np.random.default_rng(0).integers(4, size=(64, 256))
-    for side in (6, 8, 10, 13, 16, 20):
-        settings = {"size": side, "boxes": 2, "search_depth": 10}
-        vector: Any = gym.make_vec("ragen/Sokoban-v0", num_envs=256, **settings)
-        first, _ = vector.reset(seed=0)
-        curve[level].append(Point(side, timed(vector.reset) / 256))
-        rolled = timed(lambda vector=vector: vector.rollout(rows))
-        curve[step].append(Point(side, rolled / len(rows)))
-        some = first[:64].copy()
-        solved = timed(lambda some=some: [solve(board) for board in some])
-        curve[solution].append(Point(side, solved / len(some)))
-    return curve
-
-
 def turns() -> Curve:
     """Return times of conversations of many lengths: the games alone, rollouts with a model, updates."""
     games, rollouts, updates = "the games of 64 conversations", "rollouts", "scores and update"
@@ -140,16 +121,6 @@ def turns() -> Curve:
         found = trained({"env_kwargs": {"max_turns": count, "max_actions": 1000}})
         for name in (rollouts, updates):
             curve[name].append(Point(count, found[name]))
-    return curve
-
-
-def members() -> Curve:
-    """Return the time of an iteration by the members of its one group."""
-    curve: Curve = {"rollouts": [], "scores and update": []}
-    for count in (2, 4, 8, 16, 32, 64):
-        found = trained({"rollout": {"prompts_per_iteration": 1, "group_size": count}})
-        for name, points in curve.items():
-            points.append(Point(count, found[name]))
     return curve
 
 
@@ -235,9 +206,7 @@ def called(*words: str) -> tuple[float, float]:
 
 CURVES: dict[str, tuple[str, Callable[[], Curve]]] = {
     "envs": ("Envs of a vector", envs),
-    "boards": ("Side of a Sokoban board with two boxes", boards),
     "turns": ("Turns of a conversation", turns),
-    "members": ("Members of a group", members),
     "episodes": ("Episodes of a run", episodes),
 }
 
