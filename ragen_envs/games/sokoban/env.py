@@ -66,13 +66,11 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     (Racanière et al. 2017), so every level is solvable. By default levels follow the distribution of
     the paper's published code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in
     `ragen/SokobanLarge-v0`. The levels of that code for 1,256 of the paper's seeds have a mean shortest
-    solution of 4.1 moves; 9% need one move, 44% at most three, and ten random actions solve 18%. On 8x8
-    with two boxes these numbers are 5.8, 0%, 9% and 2.6%. Levels
-    count as one if they are equal after a rotation, reflection or shift, wherever the player stands
-    among the cells that it can walk to without a push. There are only about 4,500 different 6x6 levels
+    solution of 4.1 moves (5.8 on 8x8), and ten random actions solve 18% (2.6%). Levels count as one if
+    they are equal after a rotation, reflection or shift, wherever the player stands among the cells
+    that it can walk to without a push. There are only about 4,500 different 6x6 levels
     (Chao's estimate from 100,000 draws), and the hundred most common ones make up half of the draws, so
-    training can memorise most of its levels. On 8x8, nearly all draws differ. To measure how well a
-    model generalizes, use SokobanLarge.
+    training can memorise most of its levels. To measure how well a model generalizes, use SokobanLarge.
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a

@@ -54,8 +54,7 @@ class BanditMarketEnv(MultiAgentEnv):
 
     ## Arguments
     `players`: 1 to 8. `arms`: 2 to 6. `level`: a fixed market in the text form of `instance.level`.
-    `max_cycles`: number of rounds, 5 by default. `split`: "train", "validation" or "test", until a
-    reset asks for another. `render_mode`: "human" (printed text), "ansi" or "rgb_array".
+    `max_cycles`: number of rounds, 5 by default.
 
     ## Version History
     * v0: Initial version.

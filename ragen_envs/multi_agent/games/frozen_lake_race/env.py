@@ -76,8 +76,7 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
     `size`: side of the square, from 3 to 16. `p`: probability of a frozen tile. `success_rate`:
     probability to move in the intended direction. `finish`: "first" or "all". `players`: 1 to 8.
     `level`: a fixed level in the text form of `instance.level`. `max_cycles`: number of rounds, 20 by
-    default. `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`:
-    "human" (printed text), "ansi" or "rgb_array".
+    default.
 
     ## Version History
     * v0: Initial version.

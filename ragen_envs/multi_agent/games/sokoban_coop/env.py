@@ -60,8 +60,6 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
     `size`: side of the square, from 5 to 8. `boxes`: 1 to 4, at most 3 on 5x5. `players`: 1 to 4.
     `level`: a fixed level in the text form of `instance.level`; if nobody alone can solve it in 24 moves,
     or a team is no faster, it has 24 rounds. `max_cycles`: number of rounds, instead of the level's.
-    `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`: "human"
-    (printed text), "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.
