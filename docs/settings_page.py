@@ -1,6 +1,7 @@
 """The page of training's settings, from the docstrings of their fields."""
 
 import json
+import re
 from typing import Any, Final
 
 from ragen_agents.sft import SftConfig
@@ -8,11 +9,6 @@ from ragen_agents.starpo import AGGREGATIONS, ESTIMATORS, FILTERS, POLICY_LOSSES
 from ragen_agents.starpo.parts.registry import Registry
 
 _PARTS: Final[tuple[Registry[Any], ...]] = (FILTERS, ESTIMATORS, POLICY_LOSSES, AGGREGATIONS)
-_NEEDS: Final = {
-    "needs_critic": "a critic",
-    "needs_group": "a group",
-    "reads_token_rewards": "rewards of tokens",
-}
 _TOP: Final = """\
 # Settings of a training run
 
@@ -58,14 +54,12 @@ def settings_page() -> str:
 def _parts(registry: Registry[Any]) -> str:
     """Return the table of what a field chooses among."""
     cites = any(getattr(part, "published", None) for part in registry)
-    needy = any(getattr(part, flag, False) for part in registry for flag in _NEEDS)
-    heads = ["name", "", *["published with"] * cites, *["needs"] * needy]
+    heads = ["name", "", *["published with"] * cites]
     rows = [f"`{registry.field}`:\n", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for part in registry:
-        needs = [said for flag, said in _NEEDS.items() if getattr(part, flag, False)]
         published = getattr(part, "published", {}).items()
         settings = ", ".join(f"`{name.split('.')[-1]}={value}`" for name, value in published)
-        cells = [f"`{part.name}`", part.summary, *[settings] * cites, *[", ".join(needs)] * needy]
+        cells = [f"`{part.name}`", part.summary, *[settings] * cites]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
@@ -81,9 +75,11 @@ def _table(prefix: str, fields: dict[str, Any]) -> str:
 
 
 def choices(field: dict[str, Any]) -> str:
-    """Return the names among which a field of a JSON schema chooses, as a sentence after its description."""
+    """Return the names among which a field of a JSON schema chooses, unless its description has them."""
     names = [name for v in _variants(field) for name in v.get("enum") or v.get("examples") or ()]
-    return f" One of {', '.join(f'`{name}`' for name in names)}." if names else ""
+    if all(re.search(rf"\b{re.escape(name)}\b", field["description"]) for name in names):
+        return ""
+    return f" One of {', '.join(f'`{name}`' for name in names)}."
 
 
 def _variants(field: dict[str, Any]) -> list[dict[str, Any]]:
