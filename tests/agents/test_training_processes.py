@@ -114,9 +114,10 @@ def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_pa
         made = command(tiny, out, *FAST, *more, *arguments, iterations=iterations)
         return [*made[:3], "--import", str(scored), *made[3:]]
 
-    alone(scored_command(one, iterations=1))
-    shutil.copytree(one, two)
-    alone(scored_command(one, iterations=3))
+    for iterations in (1, 2, 3):  # each run ends with an evaluation
+        alone(scored_command(one, iterations=iterations))
+        if iterations == 1:
+            shutil.copytree(one, two)
     in_two_processes(scored_command(two, "fsdp=true", iterations=2))
     alone(scored_command(two, iterations=3))
     assert_same_run(one, two, 3)
