@@ -88,7 +88,7 @@ test-endpoint: install
 # The pages in a real browser; needs Debian's chromium, or CHROMIUM=path.
 test-site: install
 	command -v $${CHROMIUM:-chromium} || (apt-get update && apt-get install -y --no-install-recommends chromium)
-	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py tests/bench/test_view.py tests/bench/test_view_transcripts.py tests/bench/test_shop_browser.py
+	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py tests/bench/test_documentation_site.py tests/bench/test_view.py tests/bench/test_view_transcripts.py tests/bench/test_shop_browser.py
 
 # CUDA tests, training and speed on a GPU, in at most 15 minutes; writes docs/performance-gpu.md. The same command
 # goes on after a failure. WHEELS=folder installs without an index, from what make gpu-wheels has collected.

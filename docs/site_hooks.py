@@ -25,6 +25,8 @@ ORIGIN = {there: here for here, there in MOVED.items()}
 PICTURES = (".svg", ".png", ".gif")
 LANGUAGES = {".py": "python", ".json": "json", ".yaml": "yaml", ".cff": "yaml"}
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+BOOSTED = {"metrics.md": 5}
+"""Pages that a search shows first: whoever types the name of a column wants its meaning."""
 CELL = re.compile(r"(?<=<td)[^<]+")
 INTERVAL = re.compile(r"\[([+-]?[\d.]+%?), ([+-]?[\d.]+%?)\]")
 
@@ -48,6 +50,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Lead links to where the site has the file, and give the start page room for its commands."""
     if page.file.src_uri == "index.md":
         page.meta["hide"] = ["toc"]
+    if page.file.src_uri in BOOSTED:
+        page.meta["search"] = {"boost": BOOSTED[page.file.src_uri]}
     if page.file.src_uri.startswith("source/"):
         return markdown
     folder = posixpath.dirname(origin_of(page.file))
@@ -63,6 +67,11 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 def on_page_content(html: str, **_: object) -> str:
     """Keep the bounds of an interval in a table on one line."""
     return CELL.sub(lambda cell: INTERVAL.sub(r"[\1,&nbsp;\2]", cell[0]), html)
+
+
+def on_post_page(output: str, **_: object) -> str:
+    """Name the dialog of the search, which the theme leaves without a name."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
 
 
 def outside(file: File) -> set[str]:

@@ -110,23 +110,47 @@ def test_the_search_index_knows_the_pages(site):
         assert word in index
 
 
-@pytest.mark.skipif(not os.environ.get("RAGEN_BROWSER"), reason="make test-site")
-@pytest.mark.parametrize("width", [1280, 390])
-def test_search_finds_a_page_from_the_local_disk(width, site):
+@pytest.fixture(scope="module")
+def chromium():
+    if not os.environ.get("RAGEN_BROWSER"):
+        pytest.skip("make test-site")
     from playwright.sync_api import sync_playwright
 
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": width, "height": 800})
-        page.goto((site / "index.html").as_uri())
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.wait_for_load_state("networkidle")
-        page.keyboard.press("/")  # opens the search
-        page.keyboard.type("echo trap", delay=60)
-        page.wait_for_selector(".md-search-result__link")
-        assert "training.html" in page.locator(".md-search-result__link").first.get_attribute("href")
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
         browser.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_search_finds_pages_from_the_local_disk(width, site, chromium):
+    page = chromium.new_page(viewport={"width": width, "height": 800})
+    page.goto((site / "index.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_load_state("networkidle")
+    page.keyboard.press("/")  # opens the search
+    searches = {"echo trap": "training", "valid": "metrics", "pandas": "ragen_bench", "docker": "install"}
+    for words, wanted in searches.items():
+        page.locator(".md-search__input").fill("")
+        page.keyboard.type(words, delay=60)
+        links = page.locator(f".md-search-result__item:nth-child(-n+3) > [href*='/{wanted}.html']")
+        links.first.wait_for(state="attached")
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_accessible(scheme, width, site, chromium):
+    """No serious violation by axe-core, on pages with tables, code, signatures and footnotes."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    for name in ("index", "settings", "reproduction-tables", "training-parts", "reference/ragen_bench"):
+        page.goto((site / f"{name}.html").as_uri())
+        found = [v for v in axe.run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+        assert [(name, v["id"], v["nodes"][0]["html"]) for v in found] == []
+    context.close()
 
 
 MESSAGE = re.compile(r"^\| `([^`]+)`", re.MULTILINE)
