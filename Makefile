@@ -17,9 +17,11 @@ QUIET := --quiet --disable-pip-version-check
 
 install: $(VENV)/.installed
 
+# The pip that comes with Python 3.11 spends half a minute on choosing versions, a newer one a few seconds.
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(QUIET) 'pip>=25.3'
 
 $(VENV)/.installed: pyproject.toml constraints/dev.txt | $(BIN)/python
 	$(BIN)/python -m pip install $(QUIET) -c constraints/dev.txt -e '.[dev]'

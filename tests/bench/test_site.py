@@ -218,7 +218,10 @@ def test_the_papers_tables_have_pages_with_verdicts_numbers_and_curves(site):
     page = (site / "results" / "figure10.html").read_text(encoding="utf-8")
     fresh = page.split("Fresh rollouts beat Online-10 on Sokoban")[1]
     assert fresh.split("</tr>")[0].count("supported") == 1
-    assert "figure10.svg" in page
+    parts = ("Claims", "figure10.svg", "What the names stand for", "<h2>Numbers", 'class="note">Paper')
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "update.epochs 10" in page
     assert (site / "results" / "figure10.svg").read_text(encoding="utf-8").startswith("<?xml")
     data = pd.read_csv(site / "data" / "figure10.csv")
     assert {"1", "10", "random", "oracle"} <= set(data["row"])

@@ -207,6 +207,7 @@ class Pages:
             claims=report.claims,
             table=report.table,
             second_table=report.second_table,
+            cells=report.cells,
             caption="" if drawing is None else report.caption,
         )
         if drawing is not None:

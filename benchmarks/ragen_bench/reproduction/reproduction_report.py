@@ -32,6 +32,7 @@ from ragen_bench.reproduction.reproduction_config import (
     paper_notes,
 )
 from ragen_bench.reproduction.success_table import (
+    cells_grid,
     claims_grid,
     matrix_grid,
     stages_grid,
@@ -58,6 +59,7 @@ def render_page(
     table: Grid,
     second_table: tuple[str, Grid] | None,
     drawing: tuple[str, str] | None,
+    cells: Grid,
     episodes: list[tuple[str, list[Episode]]],
 ) -> str:
     """Return the page, on which a drawing has a caption; it runs no script and asks for nothing elsewhere."""
@@ -68,7 +70,7 @@ def render_page(
     return environment.get_template("reproduction.html.j2").render(
         title=title, scale=scale, notes=notes, matrix=matrix, claims=claims, table=table,
         second_table=second_table, drawing=source, caption=drawing[1] if drawing else "",
-        episodes=episodes,
+        cells=cells, episodes=episodes,
     )  # fmt: skip
 
 
@@ -133,6 +135,11 @@ class Report:
     def claims(self) -> Grid:
         """The claims and their verdicts, for people."""
         return claims_grid(self.claims_data)
+
+    @property
+    def cells(self) -> Grid:
+        """What the names of rows and lines stand for."""
+        return cells_grid(self._runs)
 
     @property
     def matrix(self) -> tuple[str, Grid] | None:
@@ -274,7 +281,7 @@ class Report:
         """Return the page; with its episodes it is too large to be kept with results."""
         return render_page(
             self.what.title, self._run.choice.name, self.notes(), self.matrix, self.claims, self.table,
-            self.second_table, None if drawing is None else (drawing, self.caption),
+            self.second_table, None if drawing is None else (drawing, self.caption), self.cells,
             sample_episodes(self._run.root, self._states, self.what.columns),
         )  # fmt: skip
 

@@ -24,6 +24,7 @@ from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_ra
 from ragen_bench.stats.paired import ALPHA, holm
 from ragen_bench.stats.scores import normalised_score
 from ragen_bench.training_sweeps.results import TaskResult
+from ragen_bench.training_sweeps.sweep_config import Cell
 from ragen_bench.training_sweeps.tasks import INITIAL, controls_cell
 
 _NAN: Final = math.nan
@@ -173,6 +174,25 @@ def table_grid(data: pd.DataFrame) -> Grid:
     ]
     grid = Grid(header, rows, left=3, hideable=_HIDEABLE, wrapped=tuple(header[:1]))
     return grid if len({row[2] for row in rows}) > 1 else grid.without("design")
+
+
+def cells_grid(runs: Runs) -> Grid:
+    """Return what each cell that was run is: its design, its method, and the settings that are its own."""
+    run = {result.task.cell for result in runs.results if result.task.seed is not None}
+    rows = [
+        [name, cell.design, cell.preset or runs.sweep.preset, _own_settings(cell)]
+        for name, cell in runs.sweep.cells.items()
+        if name in run
+    ]
+    return Grid(["name", "design", "method", "settings of its own"], rows, left=4)
+
+
+def _own_settings(cell: Cell) -> str:
+    own = cell.model_dump(exclude={"design", "against", "preset"}, exclude_defaults=True)
+    for part in ("settings", "train", "supervised"):
+        own |= own.pop(part, None) or {}
+    records = pd.json_normalize(own).to_dict("records")
+    return ", ".join(f"{name} {value}" for record in records for name, value in record.items())
 
 
 def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:

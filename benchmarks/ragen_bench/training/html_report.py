@@ -147,7 +147,7 @@ def _drawn(
         marker = "o" if len(points) < 2 or points[1][0] - points[0][0] > 1 else ""
         axes.plot(
             *zip(*points, strict=True),
-            label=_legend_name(name),
+            label=_legend_name(name, panel),
             marker=marker,
             markersize=3,
             linewidth=1.4,
@@ -175,14 +175,16 @@ def _drawn(
     return "data:image/svg+xml;base64," + base64.b64encode(drawing.getvalue()).decode()
 
 
-def _legend_name(metric: str) -> str:
-    """Return the name of a metric in a legend."""
+def _legend_name(metric: str, panel: _Panel) -> str:
+    """Return the name of a metric in the legend of its panel."""
     group, _, rest = metric.partition("/")
     if group == "validation":
-        return f"{rest.rpartition('/')[2].replace('_', ' ')}, validation"
+        return "validation"
+    if f"validation/{metric}" in panel.names:
+        return "training"
     if group == "information":
         return rest.removeprefix("first/").replace("/", ": ").replace("_", " ").replace("@1", " at 1")
-    return (rest or f"{metric}, training").replace("_", " ")
+    return rest.replace("_", " ")
 
 
 def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
