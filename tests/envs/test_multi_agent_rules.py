@@ -17,7 +17,7 @@ from ragen_envs.games.sokoban import solve
 from ragen_envs.games.sokoban.dynamics import BOX, FLOOR, PLAYER, TARGET
 from ragen_envs.multi_agent.games import bandit_market
 from ragen_envs.multi_agent.games.bandit_market.oracle import expected_share
-from ragen_envs.multi_agent.games.frozen_lake_race import FrozenLakeRaceEnv, matrix_games
+from ragen_envs.multi_agent.games.frozen_lake_race import FrozenLakeRaceEnv, oracle
 from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import (
     ALL,
     FIRST,
@@ -276,7 +276,7 @@ def value_by_linear_programming(game):
 @settings(max_examples=60, deadline=None)
 def test_matrix_games_have_the_value_of_the_linear_programme(rows, columns, numbers):
     game = np.array(numbers[: rows * columns], float).reshape(rows, columns)
-    solved = matrix_games.solve(game[None])
+    solved = oracle.solve_games(game[None])
     value = value_by_linear_programming(game)
     assert solved.values[0] == pytest.approx(value, abs=1e-7)
     assert (solved.rows[0] @ game).min() >= value - 1e-7
@@ -298,7 +298,7 @@ def test_matrix_games_have_the_value_of_the_linear_programme(rows, columns, numb
 def test_the_size_of_the_payoffs_does_not_change_the_equilibrium(rows, columns, numbers, power, plus):
     game = np.array(numbers[: rows * columns], float).reshape(1, rows, columns)
     scale = 10.0**power
-    plain, scaled = matrix_games.solve(game), matrix_games.solve((game + plus) * scale)
+    plain, scaled = oracle.solve_games(game), oracle.solve_games((game + plus) * scale)
     assert scaled.rows == pytest.approx(plain.rows, abs=1e-9)
     assert scaled.columns == pytest.approx(plain.columns, abs=1e-9)
     span = max(np.ptp(game), 1.0)

@@ -1,8 +1,9 @@
 """A sweep as one object: its tasks, their states, their cost, and running what is missing."""
 
 import math
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
@@ -10,6 +11,7 @@ from typing import Final, Literal
 import pandas as pd
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ragen_agents.run_files.files import write_atomically, writing
 from ragen_bench.console.formats import Grid, duration
 from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.progress import TerminalBar
@@ -22,11 +24,12 @@ from ragen_bench.training_sweeps.archive import (
     read_archive,
     read_archives,
 )
-from ragen_bench.training_sweeps.jobs import Launcher, Local, available_cpus, run_process
-from ragen_bench.training_sweeps.pool import Pool
+from ragen_bench.training_sweeps.jobs import LOG, Job, Launcher, Local, available_cpus, run_process
+from ragen_bench.training_sweeps.results import RESULT, check_same, parse_task
 from ragen_bench.training_sweeps.state import Cost, TaskState, iterations_done, read_states
 from ragen_bench.training_sweeps.sweep_config import Sweep
 from ragen_bench.training_sweeps.tasks import CONTROLS_ROW, Choice, SweepTask, cells_of, plan
+from ragen_bench.training_sweeps.work import BUSY, TASK
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 
@@ -34,6 +37,8 @@ Backend = Literal["local", "ray"]
 
 _RAY_CPUS: Final = 4
 """CPUs that a task of the paper's scale requests from Ray."""
+_TRIES: Final = 2
+_PAUSE: Final = 0.2
 DEFAULT_ROOT = Path("runs/sweeps")
 
 
@@ -284,3 +289,92 @@ class SweepView(TerminalBar):
 def _size(task: SweepTask) -> int:
     """Return the length of a task on the bar: its iterations, and one for its tests."""
     return task.iterations + 1
+
+
+@dataclass
+class _Running:
+    task: SweepTask
+    job: Job
+    started: float
+
+
+@dataclass
+class Pool:
+    """Runs tasks, a fixed number at a time, and retries those that fail."""
+
+    root: Path
+    workers: int
+    launcher: Launcher
+    view: SweepView
+    _running: list[_Running] = field(default_factory=list)
+
+    def run(self, tasks: Sequence[SweepTask]) -> list[SweepTask]:
+        """Run all tasks and return those that are not done: failed, or running in another process.
+
+        A task that fails is retried once, at the end.
+        """
+        waiting = list(tasks)
+        tries: dict[Path, int] = {}
+        left: list[SweepTask] = []
+        try:
+            while waiting or self._running:
+                while waiting and len(self._running) < self.workers:
+                    self._start(waiting.pop(0))
+                for task, code, why, seconds in self._ended():
+                    if code == 0 and (self.root / task.path / RESULT).exists():
+                        self.view.done(task, seconds)
+                        continue
+                    tries[task.path] = tries.get(task.path, 0) + 1
+                    again = code != BUSY and tries[task.path] < _TRIES
+                    (waiting if again else left).append(task)
+                    self.view.failed(task, self._reason(task, code, why), again)
+                self.view.running([running.task for running in self._running])
+                time.sleep(_PAUSE)
+        finally:
+            self._stop()
+        return left
+
+    def _start(self, task: SweepTask) -> None:
+        folder = self.root / task.path
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_task(folder, task)
+            job = self.launcher.start(folder.absolute())
+        self._running.append(_Running(task, job, time.monotonic()))
+
+    def _ended(self) -> list[tuple[SweepTask, int, str, float]]:
+        ended = []
+        for running in list(self._running):
+            code = running.job.poll()
+            if code is not None:
+                self._running.remove(running)
+                seconds = time.monotonic() - running.started
+                ended.append((running.task, code, running.job.why, seconds))
+        return ended
+
+    def _reason(self, task: SweepTask, code: int, why: str) -> str:
+        if code == BUSY:
+            return "another process is running it"
+        if why:
+            return why
+        log = self.root / task.path / LOG
+        lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
+        last_line = next((line for line in reversed(lines) if line.strip()), "")
+        return last_line or f"exit code {code}"
+
+    def _stop(self) -> None:
+        # The last first: what still waits for its turn must not get it.
+        for running in reversed(self._running):
+            running.job.cancel()
+        for running in self._running:
+            running.job.wait()
+        self._running.clear()
+
+
+def _write_task(folder: Path, task: SweepTask) -> None:
+    """Write the task of a folder, or check that it is the same."""
+    path = folder / TASK
+    if path.exists():
+        check_same(folder, parse_task(path), task)
+        return
+    write_atomically(path, task.model_dump_json(indent=1) + "\n")

@@ -1,6 +1,11 @@
-"""Plan the memory of a training run on each of its devices, phase by phase."""
+"""Plan the memory of a training run on each of its devices, phase by phase.
 
-from dataclasses import dataclass
+Passes through a model count the tensors that PyTorch keeps for the backward pass, and the temporary ones
+where they are most. Attention stores no scores of tokens times tokens: the fused kernels of PyTorch, on the
+CPU and on CUDA, keep queries, keys, values, their result and the mask as numbers.
+"""
+
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ragen_agents.engines.cpu.decoding import READ_TOGETHER
@@ -8,19 +13,11 @@ from ragen_agents.engines.cpu.tree_pass import has_kernel
 from ragen_agents.engines.vllm.memory import MemoryNeeds
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.model_shape import ModelShape
-from ragen_agents.starpo.memory.pass_memory import (
-    FLOAT32,
-    Arithmetic,
-    PassSize,
-    generating_pass,
-    learning_pass,
-    scoring_pass,
-)
 from ragen_agents.starpo.update.models import LOGIT_CHUNK
 
 GIB: Final = 2**30
 PHASES: Final = ("rollout", "scores", "update", "step")
-"""Of an iteration: replies are generated, scored, learned from; the last is an optimizer step."""
+"""Phases of an iteration: replies are generated, scored, learned from; the last is an optimizer step."""
 COMPONENTS: Final = (
     "policy", "critic", "reference", "gradients", "optimizer", "activations", "logits", "KV cache", "vLLM",
     "reserve",
@@ -32,6 +29,12 @@ _SAMPLING_COPIES: Final = 4
 """Bytes of sampling's temporary tensors, in times those of the logits of one token a row in float32."""
 _SLEEPING: Final = GIB
 """Bytes that vLLM keeps on a GPU while it sleeps: CUDA graphs and workspaces; an estimate."""
+FLOAT32: Final = 4
+"""Bytes of a number."""
+_LOGIT_COPIES = 3
+"""Tensors as large as the logits that are alive at once in the backward pass of the output head."""
+_SCORE_COPIES = 3
+"""Such tensors in a pass from which nothing is learned."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,9 @@ class Conversations:
     """Lengths of the game's conversations in tokens."""
 
     prompt: int
-    """Of the first prompt."""
+    """Tokens of the first prompt."""
     whole: int
-    """Of the longest row of a conversation, prompts and replies together."""
+    """Tokens of the longest row of a conversation, prompts and replies together."""
     rows: int = 1
     """Rows of a conversation that the model passes apart, because it does not see all that went before."""
 
@@ -92,6 +95,69 @@ class MemoryPlan:
         return all(self.total(phase) <= self.device.memory for phase in PHASES)
 
 
+@dataclass(frozen=True)
+class PassSize:
+    """The rows that are passed at once."""
+
+    rows: int
+    prompts: int
+    """Different prompts; rows with equal ones share the pass over it."""
+    before: int
+    """Tokens of a prompt."""
+    after: int
+    """Tokens that follow it on a row."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are computed."""
+        return self.prompts * self.before + self.rows * self.after
+
+    @property
+    def key_tokens(self) -> int:
+        """Tokens whose keys and values attention reads."""
+        return self.prompts * self.before + self.rows * (self.before + self.after)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key in the attention masks."""
+        return self.prompts * self.before**2 + self.rows * self.after * (self.before + self.after)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Arithmetic of a pass."""
+
+    bfloat16: bool
+    """Whether products are in bfloat16 (autocast)."""
+    rank: int = 0
+    """Rank of the adapters; 0 where all weights learn."""
+    recomputed: bool = False
+    """Whether layers keep only their input for the backward pass."""
+    float32_head: bool = False
+    """Whether logits are computed in float32 although products are in bfloat16."""
+    tree: bool = False
+    """Whether tokens are passed as a tree with the attention of a CPU."""
+    packed: bool = False
+    """Whether tokens are passed as a tree with the attention of CUDA, in bfloat16."""
+    split: bool = False
+    """Whether weights are split over processes."""
+
+    @property
+    def product(self) -> int:
+        """Bytes of a number in products."""
+        return 2 if self.bfloat16 else FLOAT32
+
+    @property
+    def state(self) -> int:
+        """Bytes of a number in the states between layers; frozen weights in bfloat16 leave them so."""
+        return 2 if self.bfloat16 and self.rank else FLOAT32
+
+    @property
+    def casts_weights(self) -> bool:
+        """Whether autocast makes a bfloat16 copy of float32 weights that learn."""
+        return self.bfloat16 and not self.rank
+
+
 def plan_memory(
     config: TrainConfig,
     shape: ModelShape,
@@ -113,10 +179,10 @@ def plan_memory(
     gradients = held["optimizer"] // 2
     arithmetic = arithmetic_of(config, shape, device, devices)
     size = largest_pass(config, conversations, config.episodes)
-    activations, logits = scoring_pass(shape, arithmetic, size, LOGIT_CHUNK)
+    activations, logits = _scoring_pass(shape, arithmetic, size, LOGIT_CHUNK)
     scores = {**passed, "activations": activations, "logits": logits}
     size = largest_pass(config, conversations, config.update.mini_batch_size)
-    activations, logits = learning_pass(shape, arithmetic, size, LOGIT_CHUNK)
+    activations, logits = _learning_pass(shape, arithmetic, size, LOGIT_CHUNK)
     update = {**passed, "gradients": gradients, "activations": activations, "logits": logits}
     step = {**passed, "gradients": gradients, "activations": _step(shape, device)}
     if own_engine:
@@ -204,7 +270,7 @@ def _rollout(
         arithmetic = arithmetic_of(config, shape, device, devices)
         token = 2 * shape.layers * shape.key_width * arithmetic.product
         read = min(rows * conversations.prompt, READ_TOGETHER[not device.is_cuda])
-        parts["activations"] = generating_pass(shape, arithmetic, read)
+        parts["activations"] = _generating_pass(shape, arithmetic, read)
         parts["logits"] = _SAMPLING_COPIES * rows * shape.vocab_size * FLOAT32
         least = sum(parts.values()) + rows * conversations.prompt * token
         parts["KV cache"] = int(_CACHE_COPIES * rows * conversations.whole * token)
@@ -217,3 +283,176 @@ def _rollout(
     least = sum(parts.values()) + (given or vllm.least_cache)
     parts["KV cache"] = given or max(vllm.least_cache, min(vllm.wanted_cache, free))
     return parts, least
+
+
+def _layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
+    """Return the bytes that one layer keeps for its backward pass."""
+    if arithmetic.tree or arithmetic.packed:
+        return _tree_layer_activations(shape, arithmetic, size)
+    wide = shape.query_width
+    numbers = _norms(shape, arithmetic) + _linear_inputs(shape, arithmetic) + 2 * wide * arithmetic.product
+    numbers += 3 * shape.intermediate * arithmetic.product
+    keys = 2 * wide * arithmetic.product
+    return size.tokens * numbers + size.key_tokens * keys + size.pairs * arithmetic.product
+
+
+def _norms(shape: ModelShape, arithmetic: Arithmetic) -> int:
+    """Return the bytes a token that the norms of a layer keep: their input, and it normed if they learn."""
+    learned = 0 if arithmetic.rank else arithmetic.state
+    norm = FLOAT32 + learned
+    total = shape.norms * shape.hidden * norm
+    if shape.head_norms:
+        total += (shape.query_width + shape.key_width) * norm
+    return total
+
+
+def _linear_inputs(shape: ModelShape, arithmetic: Arithmetic) -> int:
+    """Return the bytes a token that linear layers keep of what they read, attention's result apart."""
+    if not arithmetic.bfloat16:
+        adapters = 7 * arithmetic.rank
+        return FLOAT32 * (2 * shape.hidden + shape.intermediate + adapters)
+    # Autocast rounds the input of each linear layer by itself: three times for queries, keys and values.
+    rounded = 5 * shape.hidden
+    if arithmetic.rank:
+        return 2 * (rounded + shape.query_width + shape.intermediate + 7 * arithmetic.rank)
+    return 2 * (rounded + shape.intermediate)
+
+
+def _trunk_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
+    """Return the bytes that a pass below the head keeps for its backward pass, copies of weights included."""
+    states = size.tokens * shape.hidden
+    learned = size.rows * size.after * shape.hidden
+    ends = 2 * states * FLOAT32 + learned * arithmetic.state
+    if arithmetic.recomputed:
+        beginnings = size.prompts * size.before * 2 * shape.key_width * arithmetic.product
+        kept = states * arithmetic.state + (0 if arithmetic.packed else beginnings)
+        return ends + shape.layers * kept
+    return (
+        ends + shape.layers * _layer_activations(shape, arithmetic, size) + _cast_weights(shape, arithmetic)
+    )
+
+
+def _cast_weights(shape: ModelShape, arithmetic: Arithmetic) -> int:
+    """Return the bytes of the bfloat16 copies of weights that learn, which autocast makes for each pass.
+
+    Where weights are split, prompts and what follows have copies of their own.
+    """
+    if not arithmetic.bfloat16:
+        return 0
+    copies = 2 if arithmetic.split else 1
+    return 2 * copies * (arithmetic.rank * shape.adapter_width or shape.linear_parameters)
+
+
+def _trunk_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
+    """Return the most that the backward pass below the output head needs, with all that was kept."""
+    tied = FLOAT32 * shape.vocab_size * shape.hidden if shape.tied and not arithmetic.rank else 0
+    return _layer_backward(shape, arithmetic, size) + _trunk_activations(shape, arithmetic, size) + tied
+
+
+def _layer_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
+    """Return the bytes of a layer's backward pass beside those kept."""
+    if arithmetic.tree:
+        return _tree_layer_backward(shape, size)
+    # Rows are differentiated before their prompts, a packed tree all at once.
+    learned = size.tokens if arithmetic.packed else size.rows * size.after
+    total = learned * (shape.intermediate * arithmetic.product + 2 * shape.hidden * arithmetic.state)
+    if not arithmetic.rank:
+        total += shape.hidden * shape.intermediate * (FLOAT32 + arithmetic.product)
+    if arithmetic.packed:
+        total = max(total, _packed_attention_backward(shape, size))
+    if arithmetic.recomputed:
+        again = size if arithmetic.packed else replace(size, prompts=0)
+        total += _layer_activations(shape, arithmetic, again)
+        total += _cast_weights(shape, arithmetic) // shape.layers
+    if arithmetic.rank and arithmetic.bfloat16:  # adapters read in float32
+        total += learned * shape.intermediate * FLOAT32
+    return total
+
+
+def _head_backward(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
+    """Return the bytes of the logits of some tokens and the gradient of the output head."""
+    logits = tokens * shape.vocab_size * FLOAT32
+    gradient = 0 if arithmetic.rank else shape.vocab_size * shape.hidden * FLOAT32
+    return _head_copy(shape, arithmetic) + max(_LOGIT_COPIES * logits, 2 * logits + gradient)
+
+
+def _head_copy(shape: ModelShape, arithmetic: Arithmetic) -> int:
+    weights = shape.vocab_size * shape.hidden
+    if arithmetic.float32_head:
+        return FLOAT32 * weights if arithmetic.state == 2 else 0
+    return 2 * weights if arithmetic.casts_weights else 0
+
+
+def _learning_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int) -> tuple[int, int]:
+    """Return the most bytes of a forward and backward pass: activations, and logits.
+
+    Args:
+        shape: The model's.
+        arithmetic: Of the pass.
+        size: What is passed.
+        chunk: Action tokens whose logits exist at the same time.
+    """
+    kept = _trunk_activations(shape, arithmetic, size)
+    head = _head_backward(shape, arithmetic, min(chunk, size.rows * size.after))
+    trunk = _trunk_backward(shape, arithmetic, size)
+    return (kept, head) if kept + head > trunk else (trunk, 0)
+
+
+def _scoring_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int) -> tuple[int, int]:
+    """Return the same for a pass from which nothing is learned."""
+    logits = min(chunk, size.rows * size.after) * shape.vocab_size * FLOAT32
+    states = size.rows * (size.before + size.after) * shape.hidden * FLOAT32
+    beginnings = shape.layers * size.prompts * size.before * 2 * shape.key_width * arithmetic.product
+    layer = _forward(shape, arithmetic, max(size.prompts * size.before, size.rows * size.after))
+    head = _head_copy(shape, arithmetic) + _SCORE_COPIES * logits
+    return 2 * states + _cast_weights(shape, arithmetic) + beginnings + max(0, layer - head), head
+
+
+def _generating_pass(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
+    """Return the bytes of reading prompts beside keys and values, casts of weights included."""
+    head = 2 * shape.vocab_size * shape.hidden if arithmetic.casts_weights else 0
+    return _cast_weights(shape, arithmetic) + head + _forward(shape, arithmetic, tokens)
+
+
+def _forward(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
+    """Return the temporary tensors of a layer that keeps nothing."""
+    wide = (4 if arithmetic.rank else 3) * shape.intermediate
+    return tokens * (2 * shape.hidden * arithmetic.state + wide * arithmetic.product)
+
+
+def _tree_layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
+    """Return the bytes that one layer keeps for its backward pass."""
+    numbers = 2 * shape.hidden * arithmetic.state + _tree_linear_inputs(shape, arithmetic)
+    numbers += 3 * shape.intermediate * arithmetic.product
+    if shape.head_norms:
+        numbers += (shape.query_width + shape.key_width) * arithmetic.product
+    if (
+        arithmetic.packed
+    ):  # what is attended to is what the next layer reads, and paths have keys of their own
+        numbers += shape.query_width * arithmetic.product
+        return size.tokens * numbers + size.key_tokens * 2 * shape.key_width * arithmetic.product
+    return size.tokens * (numbers + (2 * shape.query_width + 2 * shape.key_width) * FLOAT32)
+
+
+def _tree_linear_inputs(shape: ModelShape, arithmetic: Arithmetic) -> int:
+    """Return the bytes a token that linear layers keep of what they read."""
+    if not arithmetic.bfloat16:
+        return FLOAT32 * (2 * shape.hidden + shape.intermediate + 7 * arithmetic.rank)
+    # Autocast rounds the input of each linear layer by itself: three times for queries, keys and values.
+    rounded = 5 * shape.hidden + shape.query_width + shape.intermediate
+    return 2 * (rounded + 7 * arithmetic.rank)
+
+
+def _tree_layer_backward(shape: ModelShape, size: PassSize) -> int:
+    """Return the bytes of a layer's backward pass beside those kept: for attention, or what follows it."""
+    rows = size.rows * size.after
+    paths = rows + size.rows * size.before
+    attention = 4 * paths * shape.key_width + 6 * rows * shape.query_width
+    forward = 3 * size.tokens * shape.intermediate
+    return FLOAT32 * max(attention, forward)
+
+
+def _packed_attention_backward(shape: ModelShape, size: PassSize) -> int:
+    """Return the bytes of the kernel of CUDA: sums for queries, and bfloat16 for each head of each path."""
+    queries = size.tokens * shape.query_width * (FLOAT32 + 2 * 2)
+    return queries + size.key_tokens * (2 * shape.query_width * 2 + 2 * shape.key_width * FLOAT32)

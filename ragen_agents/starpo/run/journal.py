@@ -1,19 +1,22 @@
-"""Append the metrics and samples of a run to its files, and pass them to the trackers."""
+"""Write the metrics and samples of a run: to its files, and to the trackers whose packages are installed."""
 
+import hashlib
 import json
 import os
-from contextlib import ExitStack
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.files import ResourceContext
 from ragen_agents.run_files.records import ITERATION, METRICS
 from ragen_agents.starpo.run.checkpoint import Progress
-from ragen_agents.starpo.run.trackers import open_trackers
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, first_line
 
 SAMPLES: Final = "samples.jsonl"
+_COLUMNS: Final = ("iteration", "kind", "group", "success", "return", "end", "conversation")
 
 
 class Journal(ResourceContext):
@@ -79,3 +82,134 @@ class Journal(ResourceContext):
             return
         self._files[name].write((json.dumps(data) + "\n").encode())
         self._files[name].flush()
+
+
+def _conversation(sample: Mapping[str, Any]) -> str:
+    return "\n\n".join(f"[{m['role']}]\n{m['content']}" for m in sample["messages"])
+
+
+class Tracker(Protocol):
+    """Takes scalars and sampled trajectories."""
+
+    def add(self, iteration: int, values: dict[str, float]) -> None:
+        """Take in the metrics of an iteration."""
+
+    def add_sample(self, sample: Mapping[str, Any]) -> None:
+        """Take in a sampled trajectory: a line of ``samples.jsonl``."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class TensorBoardTracker:
+    """Event files in the run directory."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        # Hides what an interrupted run wrote after the checkpoint that it goes on from.
+        purge = done + 1 if done else None
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
+
+    def add(self, iteration: int, values: dict[str, float]) -> None:
+        """Write the scalars, one curve a name."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, iteration)
+
+    def add_sample(self, sample: Mapping[str, Any]) -> None:
+        """Write the conversation as a text, beside those of other iterations."""
+        head = f"{'solved' if sample['success'] else 'not solved'}, return {sample['return']:g}"
+        text = "\n".join(f"    {line}" for line in _conversation(sample).splitlines())
+        name = f"{sample['kind']} samples/{sample['group']}"
+        self._writer.add_text(name, f"{head}\n\n{text}", sample["iteration"])
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+
+class _TableTracker:
+    """Base of Weights & Biases and Trackio: runs that take scalars and tables, step by step."""
+
+    def __init__(self, run: Any, table: Any) -> None:
+        self._run, self._table = run, table
+        self._rows: list[list[Any]] = []
+
+    def add(self, iteration: int, values: dict[str, float]) -> None:
+        """Log the scalars as one step, with a table of the samples since the last one."""
+        self._run.log({**values, **self._samples()}, step=iteration)
+
+    def add_sample(self, sample: Mapping[str, Any]) -> None:
+        """Keep a row of the next table."""
+        self._rows.append([*(sample[name] for name in _COLUMNS[:-1]), _conversation(sample)])
+
+    def close(self) -> None:
+        """Write what is left."""
+        if left := self._samples():
+            self._run.log(left)
+        with redirect_stdout(sys.stderr):
+            self._run.finish()
+
+    def _samples(self) -> dict[str, Any]:
+        rows, self._rows = self._rows, []
+        return {"samples": self._table(columns=list(_COLUMNS), data=rows)} if rows else {}
+
+
+class WandbTracker(_TableTracker):
+    """A Weights & Biases run, kept in the run directory unless ``WANDB_MODE`` says ``online``."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        import wandb
+
+        mode: Any = os.environ.get("WANDB_MODE", "offline")
+        try:
+            run = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", "ragen"),
+                id=_identity(folder),
+                name=folder.name,
+                dir=str(folder),
+                mode=mode,
+                resume="allow" if done else None,
+                settings=wandb.Settings(console="off", silent=True),
+            )
+        except (wandb.Error, ValueError) as error:
+            raise RagenError(
+                f"Weights & Biases does not start, with WANDB_MODE {mode}: {first_line(error)}; set "
+                "WANDB_MODE=disabled to train without it"
+            ) from error
+        super().__init__(run, wandb.Table)
+
+
+class TrackioTracker(_TableTracker):
+    """A Trackio run on this machine, in Trackio's own folder; ``trackio show`` opens it."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        import trackio
+
+        try:
+            with redirect_stdout(sys.stderr):
+                run = trackio.init(
+                    project=os.environ.get("TRACKIO_PROJECT", "ragen"),
+                    name=f"{folder.name}-{_identity(folder)[:8]}",
+                    resume="allow" if done else "never",
+                    embed=False,
+                )
+        except ValueError as error:
+            raise RagenError(f"Trackio does not start: {first_line(error)}") from error
+        super().__init__(run, trackio.Table)
+
+
+def _identity(folder: Path) -> str:
+    """Return a name for a run: the same directory is the same run, also after a kill."""
+    return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+
+
+def open_trackers(folder: Path, done: int) -> list[Tracker]:
+    """Return the trackers whose packages are installed."""
+    trackers: list[Tracker] = []
+    for kind in (TensorBoardTracker, WandbTracker, TrackioTracker):
+        try:
+            trackers.append(kind(folder, done))
+        except ImportError:
+            continue
+    return trackers
