@@ -89,10 +89,10 @@ class ChatTemplate:
         roles = [message["role"] for message in messages]
         first = roles.index("assistant") if "assistant" in roles else len(roles)
         ids = self._template(messages[:first]) + self._begin(prefix)
-        for said, asked in zip(messages[first::2], messages[first + 1 :: 2], strict=True):
+        for assistant, user in zip(messages[first::2], messages[first + 1 :: 2], strict=True):
             opened = prefix or (THINK_PREFIX if self._opening else "")
-            text = said["content"].removeprefix(self._opening).removeprefix(opened)
-            ids += self.written(text) + self.bridge(asked["content"], False, prefix)
+            text = assistant["content"].removeprefix(self._opening).removeprefix(opened)
+            ids += self.written(text) + self.bridge(user["content"], False, prefix)
         return ids
 
     def bridge(self, user: str, closed: bool, prefix: str = "") -> list[int]:

@@ -144,7 +144,7 @@ def written_by(
     prefix = env.settings.prefix
     trajectory = begun(codec, env, number, 0)
     while env.end is None and (turn := reply()) is not None:
-        asked = env.messages
+        messages = env.messages
         written = turn.removeprefix(prefix)
         ids = codec.written(written)
         trajectory.append_reply([*ids, codec.close], [0.0] * (len(ids) + 1), 0)
@@ -152,7 +152,7 @@ def written_by(
         env.play(written)
         if env.end is None:
             trajectory.messages.append({"role": "user", "content": env.user})
-            extend(trajectory, codec, env, asked, written, closed=True)
+            extend(trajectory, codec, env, messages, written, closed=True)
     trajectory.success = bool(env.success)
     return trajectory
 

@@ -147,7 +147,8 @@ TEXT_VARIANTS: Final = {"ragen/SokobanNewVocabText-v0": ("ragen/Sokoban-v0", {"s
 """Text ids that are settings of another game's conversation."""
 
 TEXT_ENTRY_POINT: Final = "ragen_envs.conversation.factory:make_registered"
-"""What Gymnasium calls for every text id, with the id of the game and the defaults of the text id."""
+"""Function that Gymnasium calls for every text id, with the id of the game and the defaults of the text
+id."""
 
 GAMES_GROUP: Final = "ragen.games"
 """Entry points of installed packages that add games: each a ``GameSpec``, or several of them."""

@@ -30,9 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_missing(error))
 
 
-def _interrupted(received: Sequence[int], said: str = "") -> int:
+def _interrupted(received: Sequence[int], text: str = "") -> int:
     """Say what ended the command, and return the exit code: that of Ctrl-C unless SIGTERM was received."""
-    print(f"{'terminated by SIGTERM' if received else 'interrupted'}{said}", file=sys.stderr)
+    print(f"{'terminated by SIGTERM' if received else 'interrupted'}{text}", file=sys.stderr)
     return TERMINATED if received else INTERRUPTED
 
 

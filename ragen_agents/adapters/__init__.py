@@ -1,1 +1,1 @@
-"""The same rollouts for other libraries' trainers."""
+"""Adapters of rollouts for other libraries' trainers."""

@@ -18,7 +18,7 @@ class TokenRequest:
     seed: int
     """Seed of this reply's draws, in [0, 2^63)."""
     temperature: float
-    """Of the sampling; 0 for greedy decoding."""
+    """Sampling temperature; 0 for greedy decoding."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ _LOG: Final = logging.getLogger("ragen.engines")
 _SIGNS: Final = (
     "DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "'out of memory'",
 )  # fmt: skip
-"""In messages of errors that have no class of their own: of the processor's memory, and of CUDA's where it is
-not PyTorch's allocator that lacks it, but CUDA itself, cuBLAS or NCCL ("Cuda failure 2 'out of memory'")."""
+"""Signs in messages of errors that have no class of their own: of the processor's memory, and of CUDA's where
+it is not PyTorch's allocator that lacks it, but CUDA itself, cuBLAS or NCCL ("Cuda failure 2 'out of
+memory'")."""
 
 
 def avoid_cudnn_attention() -> None:

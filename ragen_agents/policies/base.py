@@ -34,8 +34,8 @@ def merge_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     merged = [dict(message) for message in messages]
     if len(merged) < 2 or (merged[0]["role"], merged[1]["role"]) != ("system", "user"):
         return merged
-    text, said = f"{merged[0]['content']}\n\n", merged[1]["content"]
-    both = text + said if isinstance(said, str) else [{"type": "text", "text": text}, *said]
+    text, content = f"{merged[0]['content']}\n\n", merged[1]["content"]
+    both = text + content if isinstance(content, str) else [{"type": "text", "text": text}, *content]
     return [{**merged[1], "content": both}, *merged[2:]]
 
 

@@ -56,7 +56,7 @@ class Intervened:
             release()
 
     def _intervene(self, request: Request, reply: Reply, begun: str) -> str | None:
-        """Return what a reply should begin with instead; None if all is as wanted.
+        """Return the corrected beginning of a reply; None if nothing has to change.
 
         The end of the statement is the model's to write: a full stop would often be another token than
         its own. Only where it goes on until the statement is not as wanted any more, it gets a full stop.
@@ -97,7 +97,7 @@ def _in_place(stated: str, fact: str) -> str:
 
 
 def _lies(env: Any, before: str, claim: Claim, seed: int) -> Iterator[str]:
-    """Yield what might be false in a claim's place: outcomes of other actions, then changed numbers."""
+    """Yield candidates for a false claim: outcomes of other actions, then changed numbers."""
     if claim.kind == MOVE and isinstance(claim.action, int):
         name, first = env.names[claim.action], seed % len(env.names)
         for other in (*env.names[first:], *env.names[:first]):

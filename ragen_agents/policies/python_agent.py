@@ -20,7 +20,7 @@ _LOG: Final = logging.getLogger("ragen.agents")
 _NAME: Final = re.compile(r"(?!hf:|openai:|vllm:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 MAX_CHARACTERS: Final = 1 << 18
-"""Of a reply and what was thought apart from it, so that an episode is a line that can be read back."""
+"""Maximum length of a reply and of its separate thought, so that an episode's line can be read back."""
 
 Function = Callable[[Request], Awaitable[str | Reply] | str | Reply]
 

@@ -30,15 +30,15 @@ class RewardFunction(Protocol):
     """Computes the parts of a turn's reward. What a turn earns is their sum; each part is logged."""
 
     def before(self, env: ConversationWrapper) -> Any:
-        """Return whatever `parts` needs of the state that the model is about to reply to."""
+        """Return what `parts` needs of the state before a reply."""
 
     def parts(self, before: Any, reply: str, result: TurnResult) -> dict[str, float]:
-        """Return the weighted parts, given what was remembered, the reply and what it did."""
+        """Return the weighted parts, given the result of `before`, the reply and its result."""
 
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """One initial state and how often it is played."""
+    """An initial state and the number of episodes from it."""
 
     group: int
     """Number in the iteration."""
@@ -198,7 +198,7 @@ class Collector:
         before = [self.reward.before(env) for env in envs]
         cuts = [completion.finish == "length" for completion in completions]
         claims = [e.claims(reply, cut) for e, reply, cut in zip(envs, replies, cuts, strict=True)]
-        asked = [_Asked(env.messages, env.state_text(), env.budget) for env in envs]
+        prompts = [_Asked(env.messages, env.state_text(), env.budget) for env in envs]
         results = games.play(
             replies,
             [completion.key for completion in completions],
@@ -217,17 +217,17 @@ class Collector:
             else:
                 result = result._replace(claims=claims[k])
                 parts = _checked_parts(self.reward.parts(before[k], replies[k], result))
-                self._append(trajectory, completion, envs[k], asked[k], replies[k], result, parts)
+                self._append(trajectory, completion, envs[k], prompts[k], replies[k], result, parts)
 
     def _append(
         self, trajectory: Trajectory, completion: Completion, env: ConversationWrapper,
-        asked: "_Asked", reply: str, result: TurnResult, parts: dict[str, float],
+        prompt: "_Asked", reply: str, result: TurnResult, parts: dict[str, float],
     ) -> None:  # fmt: skip
         trajectory.turns.append(
             TrajectoryTurn(
                 reply=reply, rewards=parts, valid=result.parsed.is_valid,
                 effective=any(result.effective), actions=len(result.executed),
-                cut_off=completion.finish == "length", state=asked.state, budget=asked.budget,
+                cut_off=completion.finish == "length", state=prompt.state, budget=prompt.budget,
                 thought=read_thought(result) if isinstance(env.face, ClaimingFace) else None,
             )
         )  # fmt: skip
@@ -236,7 +236,7 @@ class Collector:
         trajectory.messages.append({"role": "user", "content": env.user})
         if result.end is None:
             closed = bool(completion.ids) and completion.ids[-1] in self.codec.stop_token_ids
-            extend(trajectory, self.codec, env, asked.messages, reply, closed)
+            extend(trajectory, self.codec, env, prompt.messages, reply, closed)
 
 
 def _check(completions: Sequence[Completion], waiting: set[int]) -> None:

@@ -64,7 +64,7 @@ class MatchRecord(RecordModel):
     sampling_seed: int
     """Seed that the policies' draws of this run derive from."""
     seats: tuple[SeatRecord, ...]
-    """By seat."""
+    """Records of the seats, in their order."""
 
     @property
     def turns(self) -> tuple[TurnRecord, ...]:

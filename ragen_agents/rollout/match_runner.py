@@ -113,7 +113,7 @@ class MatchRunner:
 
         A game that breaks ends the match of all who are in it as an error.
         """
-        asked = {number: self.env.seats[number].user for number in answers}
+        prompts = {number: self.env.seats[number].user for number in answers}
         heard = {number: self._said(number, answer) for number, answer in answers.items()}
         spoken = {number: reply for number, reply in heard.items() if reply is not None}
         agents = self.env.possible_agents
@@ -128,7 +128,7 @@ class MatchRunner:
             return
         for number, reply in spoken.items():
             result = results[agents[number]]
-            self._record(number, asked[number], reply, result, answers[number].seconds)
+            self._record(number, prompts[number], reply, result, answers[number].seconds)
 
     def record(self) -> MatchRecord:
         """Return the record of the match, which must be over."""
@@ -214,8 +214,8 @@ async def _play_out(
     going: Sequence[MatchRunner], policies: Mapping[str, Policy | AsyncPolicy], keep: Keep
 ) -> None:
     while going:
-        asked = [_SeatRequest(m, seat, request) for m in going for seat, request in m.requests().items()]
-        answers = await _ask_all(asked, policies)
+        requests = [_SeatRequest(m, seat, request) for m in going for seat, request in m.requests().items()]
+        answers = await _ask_all(requests, policies)
         for match in going:
             match.play(answers[id(match)])
         keep([match.record() for match in going if not match.requests()])

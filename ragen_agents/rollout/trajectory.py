@@ -32,7 +32,7 @@ class TrajectoryTurn:
     budget: Budget | None = None
     """Turns and actions that were left; None where unknown."""
     thought: CheckedThought | None = None
-    """What the thought claims; None where unknown."""
+    """Checked claims of the thought; None where unknown."""
 
     @property
     def reward(self) -> float:
@@ -63,9 +63,9 @@ class Trajectory:
     """
 
     group: int
-    """Which initial state of the iteration."""
+    """Number of the initial state in the iteration."""
     member: int
-    """Which of the group's episodes."""
+    """Number of the episode in its group."""
     ids: list[int]
     """The first prompt, and all that was appended, prompts of further rows included."""
     logprobs: list[float] = field(default_factory=list)

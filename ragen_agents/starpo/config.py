@@ -42,7 +42,7 @@ class _Section(BaseModel):
 
 
 class Rollout(_Section):
-    """How trajectories are collected."""
+    """Collection of trajectories."""
 
     prompts_per_iteration: Positive = 8
     """Initial states of an iteration, one group each (P in the paper: 8)."""
@@ -55,7 +55,7 @@ class Rollout(_Section):
 
 
 class Vllm(_Section):
-    """How vLLM runs if ``engine`` is vllm."""
+    """Settings of vLLM if ``engine`` is vllm."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the rollouts; auto: float32 on a CPU, bfloat16 on a GPU."""
@@ -75,7 +75,7 @@ class Vllm(_Section):
 
 
 class Server(_Section):
-    """Where the servers are if ``engine`` is vllm-server. Nothing here affects results."""
+    """Addresses of the servers if ``engine`` is vllm-server. Nothing here affects results."""
 
     url: str | Annotated[list[str], Field(min_length=1)] = "http://127.0.0.1:8000"
     """Root URL of the server, or a list of several, which share the episodes."""
@@ -113,7 +113,7 @@ class Filter(_Section):
 
 
 class Advantage(_Section):
-    """How returns become advantages."""
+    """Estimation of advantages from returns."""
 
     estimator: EstimatorName = "gae"
     """Name of a registered estimator."""
@@ -132,7 +132,7 @@ class Advantage(_Section):
 
 
 class Loss(_Section):
-    """What is minimised."""
+    """Loss that is minimised."""
 
     policy_loss: PolicyLossName = "ppo-clip"
     """Name of a registered policy loss."""
@@ -145,7 +145,7 @@ class Loss(_Section):
     entropy_coef: Amount = 0.001
     """Coefficient of the entropy bonus (paper: 0.001)."""
     kl: Literal["none", "reward", "loss"] = "none"
-    """Where the divergence from the initial policy is applied (paper: reward; StarPO-S: none)."""
+    """Place where the divergence from the initial policy is applied (paper: reward; StarPO-S: none)."""
     kl_coef: Amount = 0.001
     """Coefficient of the divergence (paper: 0.001)."""
     kl_estimator: KlEstimator = "k1"
@@ -165,7 +165,7 @@ class Loss(_Section):
 
 
 class Update(_Section):
-    """How the weights change."""
+    """Update of the weights."""
 
     mini_batch_size: Positive = 32
     """Trajectories per optimizer step (E in the paper: 32)."""
@@ -254,7 +254,7 @@ class Reward(_Section):
 
 
 class Evaluation(_Section):
-    """How the policy is evaluated during training."""
+    """Evaluation of the policy during training."""
 
     every: Annotated[int, Field(ge=0)] = 10
     """Iterations between two evaluations; 0 switches evaluation off."""
@@ -265,7 +265,7 @@ class Evaluation(_Section):
 
 
 class Monitor(_Section):
-    """When the echo-trap monitor warns, and what happens then (docs/training.md)."""
+    """Thresholds of the echo-trap monitor, and its action (docs/training.md)."""
 
     window: Positive = 5
     """Number of latest iterations that are compared with as many at the start."""
@@ -280,8 +280,8 @@ class Monitor(_Section):
     """Iterations between two measurements of gradients (RAGEN-2's probe), each of which costs about two to
     three updates of all groups; 0 for none."""
     action: Literal["warn", "stop", "rollback"] = "warn"
-    """What happens at a collapse. rollback returns to the last healthy checkpoint once, and stops at the
-    next collapse."""
+    """Action at a collapse. rollback returns to the last healthy checkpoint once, and stops at the next
+    collapse."""
 
 
 class TrainConfig(_Section):
@@ -304,7 +304,7 @@ class TrainConfig(_Section):
     levels: Annotated[int, Field(ge=0)] = 0
     """Number of training levels; 0 for an endless supply of fresh ones."""
     engine: Literal["transformers", "vllm", "vllm-server"] = "transformers"
-    """What generates the rollouts, see docs/engines.md."""
+    """Engine that generates the rollouts, see docs/engines.md."""
     vllm: Vllm = Vllm()
     server: Server = Server()
     fsdp: bool = False

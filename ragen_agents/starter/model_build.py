@@ -136,8 +136,8 @@ def encode(
     chat, skipped = demonstration
     ids: Any = tokenizer.apply_chat_template(chat, return_dict=False)
     labels = list(ids)
-    asked = range(1, len(chat), 2) if replies_only else ()
-    for message in (0, *asked, *range(2, 2 + 2 * skipped, 2)):
+    users = range(1, len(chat), 2) if replies_only else ()
+    for message in (0, *users, *range(2, 2 + 2 * skipped, 2)):
         begin, end = (
             len(tokenizer.apply_chat_template(chat[:k], return_dict=False)) if k else 0
             for k in (message, message + 1)

@@ -1,1 +1,1 @@
-"""The same games for other libraries' tools. Each module needs its library."""
+"""Adapters of the games for other libraries. Each module needs its library."""

@@ -38,7 +38,7 @@ class GameObservation(Observation):
     success: bool
     """Whether the goal is reached."""
     end: str
-    """Why the episode ended, or ""."""
+    """End reason of the episode, or ""."""
 
 
 class GameEnvironment(Environment[GameAction, GameObservation, State]):

@@ -17,14 +17,14 @@ from ragen_envs.conversation import ConversationWrapper
 
 
 class RagenConfig(vf.TasksetConfig):
-    """Which game, and which of its levels."""
+    """Game and levels of an environment."""
 
     game: str = "ragen/SokobanText-v0"
     """Id of a conversation env."""
     split: str = "test"
     """Split of the frozen levels."""
     levels: int = 256
-    """How many of them, from the first."""
+    """Number of levels, from the first."""
     settings: dict[str, Any] = {}
     """Over those of the id."""
 
@@ -87,7 +87,7 @@ class RagenHarness(vf.Harness[vf.HarnessConfig]):
 
 
 class RagenEnvConfig(vf.EnvConfig):
-    """Who plays, and where its harness runs: here, since it executes nothing."""
+    """Environment with its harness, which runs in this process, since it executes nothing."""
 
     player: vf.AgentConfig = vf.AgentConfig(runtime=SubprocessConfig())
 

@@ -62,7 +62,7 @@ class _ResetOptions:
     """The options of a reset; arrays have one item for each env that is reset."""
 
     ids: NDArray[np.int64]
-    """Which envs are reset."""
+    """Indices of the envs that are reset."""
     splits: NDArray[np.int64]
     """Indices in ``SPLITS`` of their splits."""
     indices: NDArray[np.int64] | None
@@ -174,19 +174,19 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         Raises:
             RagenError: A seed or an option is none, or names an instance that does not exist.
         """
-        asked = _read_options(options, self._splits)
+        requested = _read_options(options, self._splits)
         seeds = _read_seeds(seed, self.num_envs)
         if isinstance(seed, int):
             super().reset(seed=seed)
-        if asked.indices is not None:
-            self._reset_numbered(asked, asked.indices)
+        if requested.indices is not None:
+            self._reset_numbered(requested, requested.indices)
         else:
-            self._reset_fresh(asked, seeds)
-        self._splits[asked.ids] = asked.splits
+            self._reset_fresh(requested, seeds)
+        self._splits[requested.ids] = requested.splits
         started = (self._streams >= 0) & (self._state[PHASE] < DUE)
         self._ready = bool(started.all())
         self._waiting = bool((self._state[PHASE] == ENDED).any())
-        return self._observe(), self._reset_infos(asked.ids)
+        return self._observe(), self._reset_infos(requested.ids)
 
     def step(
         self, actions: NDArray[Any]
@@ -284,9 +284,9 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Return the states in words; games with boards have a faster way."""
         return self._frames()
 
-    def _reset_numbered(self, asked: _ResetOptions, indices: NDArray[np.int64]) -> None:
+    def _reset_numbered(self, requested: _ResetOptions, indices: NDArray[np.int64]) -> None:
         single, levels, streams = self.single, [], []
-        columns = (asked.splits, indices, asked.noise)
+        columns = (requested.splits, indices, requested.noise)
         for code, index, noise in zip(*(column.tolist() for column in columns), strict=True):
             level = single.numbered_level(SPLITS[code], index)
             if level is None:
@@ -296,25 +296,25 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 stream = seeding.new_stream(SPLITS[code], single.distribution, index, noise)
             levels.append(self._decode(level))
             streams.append(stream)
-        self._streams[asked.ids] = streams
-        self._write(asked.ids, np.stack(levels))
-        self._state[PHASE, asked.ids] = DUE
+        self._streams[requested.ids] = streams
+        self._write(requested.ids, np.stack(levels))
+        self._state[PHASE, requested.ids] = DUE
         with first_use(*self.kernels):
             self._start(DUE, None)
 
-    def _reset_fresh(self, asked: _ResetOptions, seeds: list[int | None]) -> None:
-        for i, code in zip(asked.ids.tolist(), asked.splits.tolist(), strict=True):
+    def _reset_fresh(self, requested: _ResetOptions, seeds: list[int | None]) -> None:
+        for i, code in zip(requested.ids.tolist(), requested.splits.tolist(), strict=True):
             seed = seeds[i]
             if seed is None and self._streams[i] < 0:
                 seed = int(self.np_random.integers(2**31))
             if seed is not None:
                 name = self.single.distribution
                 self._streams[i] = seeding.new_stream(SPLITS[code], name, seed)
-        self._state[PHASE, asked.ids] = DUE
+        self._state[PHASE, requested.ids] = DUE
         splits = self._splits.copy()
-        splits[asked.ids] = asked.splits
+        splits[requested.ids] = requested.splits
         self._begin(DUE, splits)
-        for i, noise in zip(asked.ids.tolist(), asked.noise.tolist(), strict=True):
+        for i, noise in zip(requested.ids.tolist(), requested.noise.tolist(), strict=True):
             if noise:
                 self._streams[i] = seeding.jump(int(self._streams[i]), noise)
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Defect(StrEnum):
-    """What makes a reply invalid."""
+    """Defect of an invalid reply."""
 
     EMPTY = "empty"
     """Nothing but white space."""
@@ -29,7 +29,7 @@ class Defect(StrEnum):
     UNKNOWN_ACTION = "unknown_action"
     """A name that the game does not have; reading stops there."""
     ILLEGAL_ACTION = "illegal_action"
-    """In a game whose actions are words, one that is not allowed now; reading stops there."""
+    """Action that is not allowed now, in games whose actions are words; reading stops there."""
     TOO_MANY_ACTIONS = "too_many_actions"
     """More actions than a turn may have; the first ones count."""
 

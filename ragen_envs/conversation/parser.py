@@ -20,7 +20,7 @@ from ragen_envs.game.oracle import Action
 MAX_REPLY_CHARACTERS: Final = 65_536
 """Longer replies are cut here before they are read."""
 THINK_PREFIX: Final = "<think>"
-"""How the assistant's turn begins where the setting ``think_prefix`` is on."""
+"""Beginning of the assistant's turn where the setting ``think_prefix`` is on."""
 
 
 class ParsedReply(NamedTuple):
@@ -35,7 +35,7 @@ class ParsedReply(NamedTuple):
     soft_defects: tuple[SoftDefect, ...] = ()
     """Each soft defect once, in the order of ``SoftDefect``; none where they are penalised."""
     reason: str = ""
-    """Why an action is illegal, in games whose actions are words; else ""."""
+    """Reason why an action is illegal, in games whose actions are words; else ""."""
 
     @property
     def is_valid(self) -> bool:

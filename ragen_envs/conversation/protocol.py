@@ -22,7 +22,7 @@ MAX_TEXT: Final = 1 << 20
 
 
 class EndReason(StrEnum):
-    """Why an episode ended; records store the value. A conversation itself sets the first four."""
+    """Reason for the end of an episode, as records store it. A conversation itself sets the first four."""
 
     TERMINATED = "terminated"
     """The game ended: it is solved, or it cannot be played on."""
@@ -62,11 +62,11 @@ class TurnResult(NamedTuple):
     penalty: float
     """The format penalty charged, 0 or negative."""
     end: ConversationEnd | None
-    """Why the episode ended, or None if it has not ended."""
+    """End of the episode, or None if it goes on."""
     text: str
     """The next user message, or the closing text."""
     claims: tuple[Claim, ...] = ()
-    """What the thought claims, if whoever played the reply has asked for it."""
+    """Claims of the thought, if they were requested with the reply."""
 
     @property
     def reward(self) -> float:

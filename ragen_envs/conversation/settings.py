@@ -20,7 +20,7 @@ MAX_DEMONSTRATIONS: Final = 16
 
 @dataclass(frozen=True)
 class ConversationSettings:
-    """How a game is presented and what a reply may contain. Every limit is stated in the prompt as enforced.
+    """Presentation of a game, and limits of a reply. Every limit is stated in the prompt as enforced.
 
     Raises:
         RagenError: A field has a value that is not allowed; the message names field, value, choices.
@@ -44,17 +44,16 @@ class ConversationSettings:
     action_names: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Other names for actions, such as ``{"Up": "North"}``; the other actions keep their names."""
     observation: str = GRID
-    """How the state is shown. "image" puts a picture into each user message; games without a board add
-    text."""
+    """Form in which the state is shown. "image" puts a picture into each user message; games without a board
+    add text."""
     format_penalty: float = -0.1
     """Added to the reward of a turn whose reply has a defect, <= 0 (paper: -0.1)."""
     invalid: str = "penalise"
-    """What a reply with a defect causes besides the penalty. "penalise": the actions before the defect
-    are executed. "discard": no action is executed. "end": no action is executed, and the episode
-    ends."""
+    """Consequence of a reply with a defect, besides the penalty. "penalise": the actions before the defect
+    are executed. "discard": no action is executed. "end": no action is executed, and the episode ends."""
     soft_defects: str = "allow"
-    """What an unambiguous answer in another form costs, such as "Up, Down". "allow": nothing, and the
-    reply is valid. "penalise": the same as any other defect."""
+    """Cost of an unambiguous answer in another form, such as "Up, Down". "allow": nothing, and the reply is
+    valid. "penalise": the same as any other defect."""
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
     claims: bool = False
@@ -99,7 +98,7 @@ class ConversationSettings:
 
     @cached_property
     def prefix(self) -> str:
-        """What the assistant's turn begins with, before the reply: ``<think>`` or nothing."""
+        """Beginning of the assistant's turn, before the reply: ``<think>`` or nothing."""
         return THINK_PREFIX if self.think_prefix else ""
 
     @cached_property

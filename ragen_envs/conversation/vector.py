@@ -86,7 +86,7 @@ class ConversationVector:
 
     @property
     def end_reasons(self) -> list[ConversationEnd | None]:
-        """Why each episode ended, or None if it has not ended."""
+        """End of each episode, or None if it goes on."""
         return [conversation.end for conversation in self.conversations]
 
     @property

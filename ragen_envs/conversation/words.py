@@ -16,7 +16,7 @@ from ragen_envs.conversation.vocabulary import (
 from ragen_envs.game.word_game import WordGameEnv
 
 _Form = tuple[SoftDefect, re.Pattern[str]]
-"""What surrounds an action, which is the last group of the pattern."""
+"""Form in which an action, the last group of the pattern, is written."""
 
 _WRAPPERS: Final[Sequence[_Form]] = (
     (SoftDefect.MARKDOWN, re.compile(r"(\*\*|\*|```|`)(.*)\1", re.DOTALL)),

@@ -119,8 +119,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     """Split that the next level is of, unless ``reset`` is asked for another one."""
 
     orientation: int = 0
-    """Which rotation or reflection of each level is played, of a game whose levels are grids; see `oriented`.
-    """
+    """Rotation or reflection that is applied to each level of a game on grids; see `oriented`."""
     _fixed: str | None = None
     """The level that every reset plays instead of drawn ones, in text form; None for none."""
     _levels: tuple[str, ...] = ()
@@ -201,8 +200,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if not levels:
             return None
         if index >= len(levels):
-            whose = "levels has" if self._levels else f"split '{split}' of '{self.distribution}' has"
-            raise InstanceError(f"index is {index}, but {whose} instances 0 to {len(levels) - 1}")
+            subject = "levels has" if self._levels else f"split '{split}' of '{self.distribution}' has"
+            raise InstanceError(f"index is {index}, but {subject} instances 0 to {len(levels) - 1}")
         chosen = levels[index]
         return chosen if isinstance(chosen, str) else str(chosen.level)
 

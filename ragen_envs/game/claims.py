@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 from ragen_envs.game.oracle import Action
 
 PLACE: Final = "place"
-"""Where things are: a list is true if it is complete and nothing else."""
+"""Claim of places; a list is true if it is complete and nothing else."""
 MOVE: Final = "move"
 """A step of the plan and what it leads to, given the steps before it."""
 END: Final = "end"
-"""How the game ends with the plan."""
+"""Claim of how the game ends with the plan."""
 AFTER: Final = "after"
 """The line of the setting ``claims``: the state after the executed actions."""
 
@@ -38,15 +38,15 @@ class Claim(NamedTuple):
     kind: str
     """One of those above, or a game's own; of places, the name of the thing follows: "place box"."""
     start: int
-    """Where it begins in the text."""
+    """Index in the text of its first character."""
     end: int
-    """Where it ends."""
+    """Index after its last character."""
     stated: str
     """The text between."""
     true: bool | None
     """Whether it is true; None for a step of the plan that states no outcome."""
     fact: str
-    """What is true in its place."""
+    """The true statement in its place."""
     action: Action | None = None
     """The action whose outcome it states, if any: its number, or its words."""
 

@@ -8,7 +8,7 @@ from ragen_envs.game.arguments import read_count
 __all__ = ["DEFAULT_STEPS", "Advice", "Budget", "RandomBaseline", "as_budget"]
 
 Action = int | str
-"""What an agent does: the number of an action, or a text in games whose actions are words."""
+"""Action of an agent: its number, or a text in games whose actions are words."""
 
 
 @dataclass(frozen=True)

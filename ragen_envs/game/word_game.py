@@ -23,11 +23,11 @@ class Legality(NamedTuple):
 
     is_legal: bool
     reason: str = ""
-    """Why not, as a clause without a full stop; "" for legal actions."""
+    """Reason as a clause without a full stop; "" for legal actions."""
 
 
 LEGAL: Final = Legality(True)
-"""What the legality of an allowed action is."""
+"""Legality of an allowed action."""
 
 
 def illegal(reason: str) -> Legality:

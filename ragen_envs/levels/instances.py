@@ -26,7 +26,7 @@ class FrozenInstance:
     level: str
     """The level in its canonical text form."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What was computed about it when the pack was made, such as ``moves`` of a shortest solution."""
+    """Facts computed when the pack was made, such as ``moves`` of a shortest solution."""
 
 
 @lru_cache(maxsize=1)

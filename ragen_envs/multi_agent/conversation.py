@@ -46,7 +46,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
 
     @property
     def agents(self) -> list[str]:
-        """Who is in the game."""
+        """Agents that are in the game."""
         return self.game.agents
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:

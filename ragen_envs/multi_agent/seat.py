@@ -109,7 +109,7 @@ class Seat:
 
     @property
     def budget(self) -> Budget:
-        """What is left: a round is a turn with one action."""
+        """Remaining budget: a round is a turn with one action."""
         return Budget.closed_loop(self.game.rounds_left)
 
     @property

@@ -34,7 +34,7 @@ class Explained(NamedTuple):
     """The ledgers of a run."""
 
     ledgers: Mapping[tuple[str, str], Sequence[Ledger]]
-    """By agent and game, in the order of the levels; only episodes that have one."""
+    """Ledgers by agent and game, in the order of the levels; only episodes that have one."""
     left_out: tuple[str, ...]
     """A sentence for each agent and reason for which others have none."""
 

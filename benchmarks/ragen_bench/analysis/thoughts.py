@@ -24,7 +24,7 @@ from ragen_envs.game.claims import ClaimingFace
 from ragen_envs.game.oracle import Action
 
 Thoughts = Mapping[tuple[str, str], Mapping[int | None, tuple[str, Sequence[CheckedThought]]]]
-"""By agent and game, and there by `place`, the level's key and the thought of each turn."""
+"""Thoughts by agent and game: at each `place`, the level's key and the thought of each turn."""
 
 _TITLES: Final = {
     "made": "replies\nwith claims %", "per_thought": "claims per\nthought", "places": "places\ntrue %",
@@ -115,13 +115,13 @@ def compare_thoughts(checked: Thoughts) -> pd.DataFrame:
                 left, right = _with_moves(a), _with_moves(b)
                 for name in left.keys() & right.keys() & pairs.keys():
                     pairs[name].append((key, left[name], right[name]))
-        for name, found in pairs.items():
-            if found:
-                keys, a_values, b_values = map(list, zip(*sorted(found), strict=True))
+        for name, values in pairs.items():
+            if values:
+                keys, a_values, b_values = map(list, zip(*sorted(values), strict=True))
                 gaps = [a - b for a, b in zip(a_values, b_values, strict=True)]
                 each = bootstrap_mean(gaps, resamples=2000, seed=0, clusters=number_clusters(keys))
                 gap = each if each.low < each.high else each._replace(low=math.nan, high=math.nan)
-                rows.append([game, one, other, name, len(found), mean(a_values), mean(b_values), *gap])
+                rows.append([game, one, other, name, len(values), mean(a_values), mean(b_values), *gap])
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ragen_agents.policies.language_models import LanguageModelPolicy
 
 KINDS: Final = {"outcomes": MOVE, "places": PLACE}
-"""What can be written into thoughts, and the kind of claim that it is."""
+"""Statements that can be written into thoughts, and their kind of claim."""
 _ARMS: Final = {"true": "all true", "false": "first false"}
 """The arms beside the untouched one, and how the table calls them."""
 _NOTE: Final = (
@@ -38,7 +38,7 @@ _NOTE: Final = (
 
 
 def intervene(target: str | Path, write: str = "outcomes", **options: Any) -> Table:
-    """Return what true statements in its thoughts would be worth to an agent, and what false ones cost.
+    """Measure how true and false statements in its thoughts change an agent's success.
 
     Args:
         target: A model that runs in this process, or "RUN" or "RUN:AGENT" for its agent, levels and settings.
@@ -101,7 +101,7 @@ def _language_model(agent: str, suite: Suite) -> "LanguageModelPolicy":
 
 
 def intervention_table(run: Run) -> Table:
-    """Return how success differs between a run's arms and the untouched model, paired by level.
+    """Compare the success of a run's arms with the untouched model, paired by level.
 
     Columns: ``game``, ``arm``, ``n`` episodes, the success of the ``untouched`` model and of the arm,
     ``success``, their ``difference`` with its 95% interval ``low`` and ``high``, its ``p``, and ``p_holm``,

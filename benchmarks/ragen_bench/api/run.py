@@ -112,7 +112,7 @@ class Run:
         )
 
     def explain(self) -> Table:
-        """Return what the agents' decisions cost, according to the exact oracle, as ``ragen explain`` does.
+        """Return the cost of the agents' decisions, according to the exact oracle, as ``ragen explain`` does.
 
         There is a row for each game and agent; see `ragen_bench.analysis.summary.summarise_ledgers` for the
         columns.
@@ -122,16 +122,16 @@ class Run:
         data = summarise_ledgers(self.records, explained)
         read = self.records
         unplayed = run_table.incomplete(read.missing, len(self.config.keys), read.torn)
-        said = [
+        notes = [
             *own_level_notes(self.config.suite.tasks),
             *explained.left_out,
             *unplayed,
             *all_error_notes(read),
         ]
-        return Table.of(data, {f"Decisions, {self.folder}": decision_grid(data)}, said)
+        return Table.of(data, {f"Decisions, {self.folder}": decision_grid(data)}, notes)
 
     def thoughts(self, compare: bool = False) -> Table:
-        """Return how often the claims of thoughts are true, as ``ragen explain --thoughts`` does.
+        """Return the share of true claims in thoughts, as ``ragen explain --thoughts`` does.
 
         Args:
             compare: Return the differences between agents instead, from first replies on levels where both

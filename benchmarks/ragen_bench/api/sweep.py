@@ -65,7 +65,7 @@ class SweepRun(Run):
         return Table.of(self._points, grids, [*notes, *stopped])
 
     def shares(self) -> Table:
-        """Return where the variance of success on twins comes from: level, form or sampling.
+        """Return the shares of level, form and sampling in the variance of success on twins.
 
         See `ragen_bench.sweeps.report.shares_table` for the columns; there are no rows for a sweep without
         twins, or as long as episodes are missing.

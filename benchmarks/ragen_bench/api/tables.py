@@ -22,13 +22,13 @@ class Table(pd.DataFrame):
 
     _metadata = ["grids", "notes"]
     grids: Mapping[str, Grid]
-    """What is shown, by title."""
+    """Tables as shown, by title."""
     notes: Sequence[str]
     """Sentences below the table, such as which levels are missing."""
 
     @classmethod
     def of(cls, data: pd.DataFrame, grids: Mapping[str, Grid], notes: Sequence[str]) -> "Table":
-        """Return data with what is shown of it."""
+        """Return data with the tables that show it."""
         table = cls(data)
         table.grids, table.notes = grids, notes
         return table
@@ -42,7 +42,7 @@ class Table(pd.DataFrame):
         return grids + "".join(f"<p><small>{escape(note)}</small></p>" for note in self.notes)
 
     def to_text(self) -> str:
-        """Return what is shown, as Markdown."""
+        """Return the shown tables as Markdown."""
         grids = [f"{title}\n\n{markdown(grid)}" for title, grid in self.grids.items()]
         return "\n".join([*grids, *(f"{note}\n" for note in self.notes)])
 

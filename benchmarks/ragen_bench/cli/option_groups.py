@@ -39,10 +39,10 @@ def expand_groups(command: Callable[..., ReturnT]) -> Callable[..., ReturnT]:
 
 def _fields(group: Any) -> list[Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    found = []
+    parameters = []
     for field in fields(group):
         assert field.default is not MISSING, f"{group.__name__}.{field.name} needs a default"
-        found.append(
+        parameters.append(
             Parameter(
                 field.name,
                 Parameter.KEYWORD_ONLY,
@@ -50,4 +50,4 @@ def _fields(group: Any) -> list[Parameter]:
                 annotation=hints[field.name],
             )
         )
-    return found
+    return parameters

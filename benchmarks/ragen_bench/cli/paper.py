@@ -27,7 +27,7 @@ DryRunOption: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """How large a sweep is, and where it is recorded."""
+    """Size of a sweep, and the folder of its records."""
 
     seeds: Annotated[
         int | None,

@@ -42,7 +42,7 @@ SuiteName: TypeAlias = Annotated[str, typer.Option(help="Name of a suite, or pat
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What is played and where it is recorded."""
+    """Options of the games, the sampling and the run directory."""
 
     episodes: Annotated[
         int | None,
@@ -112,7 +112,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """How agents behind endpoints are queried."""
+    """Options of agents behind endpoints."""
 
     base_url: Annotated[
         str | None,
@@ -176,7 +176,7 @@ class EndpointOptions:
 
     @property
     def parsed(self) -> "Endpoint":
-        """The same with its texts read."""
+        """The endpoint that these options describe."""
         from ragen_bench.evaluation.options import Endpoint
 
         given = vars(self) | {"extra_body": _read_json(self.extra_body)}
@@ -212,7 +212,7 @@ def _read_headers(texts: list[str] | None) -> dict[str, str] | None:
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    """What a run may spend."""
+    """Limits of a run's cost, tokens and time."""
 
     cost_limit: Annotated[
         float | None, _budget(metavar="MONEY", help="Maximum cost of the run; needs --prices.")

@@ -104,8 +104,8 @@ def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> in
     for title, grid in tables.items():
         if style is Format.MARKDOWN:
             print(f"{title}\n")
-        said = notes if title == "Replies" else ()
-        print_table(data, grid, style, title, said, wide=wide)
+        below = notes if title == "Replies" else ()
+        print_table(data, grid, style, title, below, wide=wide)
         print()
     return failed
 
@@ -177,22 +177,22 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
         raise RagenError(f"'{run}' is a leaderboard entry; ragen leaderboard check replays it")
     try:
         with bar("verifying") as tick:
-            found = verify_run(run, tick, replay_all)
+            verified = verify_run(run, tick, replay_all)
     except MismatchError as error:
         print(f"MISMATCH {escape_unprintable(str(error))}", file=sys.stderr)
         raise typer.Exit(1) from None
-    complete = "complete" if not found.missing else f"UNFINISHED: {found.missing} episodes missing"
-    print(f"OK {found.episodes} episodes, {found.turns} turns replayed; {complete}")
+    complete = "complete" if not verified.missing else f"UNFINISHED: {verified.missing} episodes missing"
+    print(f"OK {verified.episodes} episodes, {verified.turns} turns replayed; {complete}")
     try:
         versions_of(run)
     except RagenError as error:
         print(f"note: {error}, so the versions it was played with are unknown")
-    if found.torn:
+    if verified.torn:
         print("note: the incomplete last line was skipped")
-    if not found.hashed:
+    if not verified.hashed:
         print("note: there are no checksums, so a changed reply with the same actions is not detected")
-    if found.unhashed:
-        episodes = f"{found.unhashed} episode{'s' if found.unhashed != 1 else ''}"
+    if verified.unhashed:
+        episodes = f"{verified.unhashed} episode{'s' if verified.unhashed != 1 else ''}"
         print(
             f"note: the checksums do not cover the last {episodes}, as after an interruption, so replies "
             "with the same actions could be swapped there"
@@ -312,6 +312,6 @@ def _grid(data: "pd.DataFrame") -> Grid:
         ]
         for row in data.to_dict("records")
     ]
-    found = [name.removeprefix("finds_") for name in names]
-    header = ["levels", "seeds\nneeded", *(f"{n} seeds\nfind, pp" for n in found)]
+    numbers = [name.removeprefix("finds_") for name in names]
+    header = ["levels", "seeds\nneeded", *(f"{n} seeds\nfind, pp" for n in numbers)]
     return Grid(header, rows, left=0)

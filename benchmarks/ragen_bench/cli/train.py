@@ -210,8 +210,8 @@ def sft(
             raise RagenError(f"{min(decided)} has no effect with --from; leave it out")
         solved_only = given.get("solved_only", True) is True
         wanted = None if game is None else text_id_of(game)
-        who, episodes = choose_episodes(source, wanted, solved_only, best_of)
-        given |= {"game": episodes[0].env_id, "source": who, "demonstrations": len(episodes)}
+        agent, episodes = choose_episodes(source, wanted, solved_only, best_of)
+        given |= {"game": episodes[0].env_id, "source": agent, "demonstrations": len(episodes)}
         given["env_kwargs"] = episodes[0].env_kwargs
         shown = partial(written_conversations, episodes)
     else:

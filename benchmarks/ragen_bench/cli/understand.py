@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TASK: Final = "task.json"
 TEST: Final = "test"
-"""Where a task of a sweep keeps what it is, and its test."""
+"""Names, in the folder of a sweep's task, of its settings and of the run that tests it."""
 
 
 def view(
@@ -100,13 +100,13 @@ def _write_conversations(run: Path, command: Literal["match", "train"], out: Pat
     )
 
     if command == "train":
-        found = read_training_samples(run)
-        write_transcript_pages(str(run), ("Iteration", "Kind"), found, out)
+        transcripts = read_training_samples(run)
+        write_transcript_pages(str(run), ("Iteration", "Kind"), transcripts, out)
     else:
         read = read_match_run(run, checked)
         notes = incomplete(read.missing, len(read.config.keys), read.torn)
-        found = match_transcripts(read)
-        write_transcript_pages(str(run), ("Game", "Agent"), found, out, notes)
+        transcripts = match_transcripts(read)
+        write_transcript_pages(str(run), ("Game", "Agent"), transcripts, out, notes)
 
 
 _SHOWN: Final = 5
@@ -163,18 +163,18 @@ def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:
     from ragen_bench.analysis.summary import instructive_agents, most_instructive
 
     for agent in instructive_agents(agents):
-        found = most_instructive(explained, agent, _SHOWN)
-        if found:
-            yield f"turns of {agent} to look at first:\n" + "\n".join(map(_line, found))
+        ledgers = most_instructive(explained, agent, _SHOWN)
+        if ledgers:
+            yield f"turns of {agent} to look at first:\n" + "\n".join(map(_line, ledgers))
 
 
-def _line(found: "Ledger") -> str:
+def _line(ledger: "Ledger") -> str:
     from ragen_bench.analysis.summary import invalid_reply
     from ragen_bench.viewer.frames import name_in_viewer
 
-    episode, turn = found.episode, found.worst
+    episode, turn = ledger.episode, ledger.worst
     name = name_in_viewer(episode)
-    decision = found.decisions[turn]
+    decision = ledger.decisions[turn]
     played = " ".join(episode.turns[turn].executed) or "nothing"
     played += invalid_reply(episode.turns[turn])
     before, after = percent(decision.value), percent(decision.committed)

@@ -8,12 +8,12 @@ from ragen_envs.registration import spec_of
 
 def controls_of(tasks: Mapping[str, Task]) -> dict[str, str]:
     """Return the tasks whose games are controls, each with the name of the game that it controls."""
-    found = {}
+    controls = {}
     for name, task in tasks.items():
         spec = spec_of(task.env)
         if spec is not None and spec.control_of is not None:
-            found[name] = spec.control_of
-    return found
+            controls[name] = spec.control_of
+    return controls
 
 
 def control_notes(tasks: Mapping[str, Task]) -> list[str]:

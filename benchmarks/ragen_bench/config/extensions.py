@@ -48,12 +48,12 @@ def import_extension(name: str) -> None:
         raise RagenError(f"'{name}' cannot be imported: {error}") from error
     except (Exception, SystemExit) as error:
         raise RagenError(f"'{name}' cannot be imported: {type(error).__name__}: {error}") from error
-    there = getattr(module, "__file__", None)
-    if is_file and (there is None or Path(there).resolve() != path.resolve()):
+    loaded = getattr(module, "__file__", None)
+    if is_file and (loaded is None or Path(loaded).resolve() != path.resolve()):
         raise RagenError(
             f"'{name}' cannot be imported: a module named '{path.stem}' is loaded already "
-            f"({there or 'built in'}); rename the file"
+            f"({loaded or 'built in'}); rename the file"
         )
-    if there is None and not is_file:
+    if loaded is None and not is_file:
         raise RagenError(f"'{name}' cannot be imported: it is a folder without an __init__.py")
     _imported.append(str(path.resolve()) if is_file else name)

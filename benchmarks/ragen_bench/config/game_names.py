@@ -13,11 +13,11 @@ def text_id_of(name: str) -> str:
     See ``find_game`` for names.
     """
     known = text_ids()
-    found = find_game(name, known) or plain_id(name)
-    if found is None:
+    text_id = find_game(name, known) or plain_id(name)
+    if text_id is None:
         check_one_player(name)
         raise RagenError(f"unknown game '{name}'; known are {', '.join(short_names(known))}")
-    return found
+    return text_id
 
 
 def check_one_player(name: str) -> None:

@@ -20,14 +20,14 @@ from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 
 ENTRY: Final = "entry.json"
-"""What an entry of the leaderboard has in place of a config."""
+"""File that a leaderboard entry has in place of a config."""
 
 
 class EditedFileError(RagenError):
     """A file of a run is not what it was when it was written."""
 
     hint = "; ragen show, compare, view, explain and export read it with --unchecked"
-    """What the command line adds."""
+    """Hint of the command line."""
 
 
 class AgentEntry(BaseModel):
@@ -36,7 +36,7 @@ class AgentEntry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str
-    """As given on the command line."""
+    """Name as given on the command line."""
     weights: str | None = None
     """Hash of a local model's files, or of a Python agent's source."""
     live: bool = Field(default=False, exclude_if=lambda live: not live)
@@ -48,7 +48,7 @@ class AgentEntry(BaseModel):
 
     @property
     def asked(self) -> EndpointSettings:
-        """What decides its replies besides the sampling."""
+        """Settings that decide its replies, besides the sampling."""
         return self.endpoint or EndpointSettings(stop=self.stop)
 
 
@@ -62,9 +62,9 @@ class BaseConfig(BaseModel):
     suite_version: int = SUITE_VERSION
     """Version of the games and their frozen levels."""
     agents: list[AgentEntry]
-    """Who plays, in the order of the table."""
+    """Agents, in the order of the table."""
     suite: Suite
-    """What is played, with the command line's options applied."""
+    """The suite, with the command line's options applied."""
 
     @model_validator(mode="after")
     def _check_agents(self) -> Self:
@@ -110,7 +110,7 @@ class MatchConfig(BaseConfig):
     kind: Literal["match"] = "match"
     """Distinguishes it from a run of ``ragen bench``."""
     seats: dict[str, Annotated[int, Field(ge=1, le=64)]]
-    """How many players each task has."""
+    """Number of players of each task."""
 
     @model_validator(mode="after")
     def _check_seats(self) -> Self:
@@ -217,6 +217,6 @@ def load_config(folder: Path, checked: bool = True) -> AnyConfig:
     return config
 
 
-def differences(there: BaseConfig, here: BaseConfig) -> str | None:
+def differences(recorded: BaseConfig, requested: BaseConfig) -> str | None:
     """Return the first field in which two configs differ, or None."""
-    return differences_of(there.model_dump(mode="json"), here.model_dump(mode="json"))
+    return differences_of(recorded.model_dump(mode="json"), requested.model_dump(mode="json"))

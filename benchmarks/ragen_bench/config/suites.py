@@ -44,7 +44,7 @@ class _Model(BaseModel):
 
 
 class SamplingSettings(_Model):
-    """How language models decode."""
+    """Sampling settings of language models."""
 
     temperature: float = Field(default=0.5, ge=0, le=100)
     """0 is greedy decoding (paper: 0.5 in evaluation)."""
@@ -77,9 +77,9 @@ class Suite(_Model):
     episodes: int = Field(default=256, ge=1)
     """Levels of each task: the first ones of the split's pack."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    """What the draws of the policies derive from; levels and their chance do not depend on it."""
+    """Seed of the policies' draws; levels and their chance do not depend on it."""
     sampling: SamplingSettings = SamplingSettings()
-    """How language models decode."""
+    """Sampling settings of language models."""
     tasks: dict[Name, Task] = Field(min_length=1)
     """The rows of the table, in their order."""
 

@@ -13,7 +13,7 @@ STYLE: Final[Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "ragen",
 }
-"""Of all drawings; within `matplotlib.rc_context`."""
+"""Style of all drawings; used within `matplotlib.rc_context`."""
 
 
 def svg_of(figure: Figure) -> str:

@@ -47,7 +47,7 @@ class TerminalBar(ResourceContext):
 
 
 _NUMBERS_WIDTH: Final = 50
-"""What the bar, the count, the rate and the time that is left need beside a name."""
+"""Width of the bar, the count, the rate and the remaining time, beside a name."""
 
 
 class RateColumn(ProgressColumn):

@@ -108,7 +108,7 @@ def curve_grid(data: pd.DataFrame) -> Grid:
 __all__ = ["half_horizon"]
 
 _BEYOND: Final = 20.0
-"""How far beyond the sizes, as a factor, a horizon is looked for."""
+"""Factor beyond the sizes up to which a horizon is extrapolated."""
 _HORIZONS, _SHAPES = 600, np.geomspace(0.25, 8, 41)
 
 

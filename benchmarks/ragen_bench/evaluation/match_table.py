@@ -19,7 +19,7 @@ from ragen_bench.stats.intervals import bootstrap_mean, bounds_of_several, wilso
 from ragen_envs.errors import RagenError
 
 ALL: Final = "all"
-"""In the column ``seat``: the mean of all seats."""
+"""Value of the column ``seat`` for the mean of all seats."""
 _RESAMPLES: Final = 2000
 
 
@@ -29,7 +29,7 @@ class MatchRun(NamedTuple):
     folder: Path
     config: MatchConfig
     matches: Mapping[tuple[str, tuple[str, ...]], Mapping[int, MatchRecord]]
-    """By task and lineup, the matches by level."""
+    """Matches by level, for each task and lineup."""
     torn: bool
     """Whether the last line is broken."""
 

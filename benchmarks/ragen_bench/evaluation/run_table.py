@@ -37,7 +37,7 @@ class Run(NamedTuple):
     folder: Path
     config: RunConfig
     samples: Mapping[tuple[str, str], Sample]
-    """By agent and task."""
+    """Samples by agent and task."""
     torn: bool
     """Whether the last line is broken."""
 

@@ -29,9 +29,9 @@ class Price(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     input: float = Field(ge=0)
-    """For a million tokens of prompts."""
+    """Price of a million tokens of prompts."""
     output: float = Field(ge=0)
-    """For a million tokens of replies, thoughts included."""
+    """Price of a million tokens of replies, thoughts included."""
 
 
 class _Line(BaseModel):
@@ -150,7 +150,7 @@ _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 CANCELLED: Final[ContextVar[threading.Event | None]] = ContextVar("CANCELLED", default=None)
-"""What ends the runs of the present context; see `Budget.cancelled`."""
+"""Event that ends the runs of the present context; see `Budget.cancelled`."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Budget:
     seconds: float | None = None
     """Seconds from now on."""
     prices: Mapping[str, Price] = field(default_factory=dict)
-    """By model."""
+    """Prices by model."""
     started: float = field(default_factory=time.monotonic)
     cancelled: threading.Event | None = field(default_factory=lambda: CANCELLED.get())
     """Set when nobody waits for the run any more."""

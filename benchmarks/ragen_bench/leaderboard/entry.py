@@ -67,7 +67,7 @@ Day = Annotated[
     Field(pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$"),
     AfterValidator(_day),
 ]
-"""As in 2026-11-24; YAML reads such a text as a date."""
+"""Date such as 2026-11-24, which YAML reads as a date."""
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -83,22 +83,22 @@ class About(_Model):
     name: Slug
     """Name of the entry and of its folder."""
     title: Annotated[Line, Field(max_length=48)]
-    """How tables call it."""
+    """Name in tables."""
     model: Line
-    """Which model played, with its size, or what else did."""
+    """Model that played, with its size, or other agent."""
     authors: Line
     description: Line
-    """How the agent was made, in a sentence or two."""
+    """Description of how the agent was made, in a sentence or two."""
     contamination: Line
     """Whether test levels, or replies to them, can have been seen before."""
     trained_on: Annotated[list[Name], AfterValidator(_once)] = Field(default=[], max_length=16)
     """Games of the suite whose training levels the agent, or the model it was made from, has learned from."""
     parameters: Annotated[int, Field(ge=1, le=10**15)] | None = None
-    """How many parameters the model has."""
+    """Number of parameters of the model."""
     open_weights: bool | None = None
     """Whether anyone can download the weights; None if there are none."""
     cost: Annotated[float, Field(ge=0, le=10**9)] | None = None
-    """What the run cost, in US dollars, where a provider charged for it."""
+    """Cost of the run in US dollars, where a provider charged for it."""
     date: Day | None = None
     """Day of the run, as in 2026-11-24."""
     links: dict[Annotated[Line, Field(max_length=24)], Link] = Field(default={}, max_length=6)
@@ -154,9 +154,9 @@ class Entry(_Model):
     training: Training | None = None
     """Only of an entry that was trained."""
     episodes_sha256: Hash
-    """Of the episodes, uncompressed."""
+    """Hash of the episodes, uncompressed."""
     results: dict[Name, GameResult]
-    """By game."""
+    """Results by game."""
 
     @property
     def is_current(self) -> bool:

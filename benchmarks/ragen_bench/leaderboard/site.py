@@ -222,26 +222,26 @@ class Pages:
         target.write_text(text, encoding="utf-8")
 
 
-def agent_words(asked: EndpointSettings) -> list[str]:
+def agent_words(settings: EndpointSettings) -> list[str]:
     """Return in words what requests have besides the sampling, such as ``stop ["###"]``."""
-    words = [f"stop {json.dumps(asked.stop)}"] if asked.stop else []
-    if asked.extra_body:
-        words.append(f"every request merged with {json.dumps(asked.extra_body)}")
-    if asked.tools:
+    words = [f"stop {json.dumps(settings.stop)}"] if settings.stop else []
+    if settings.extra_body:
+        words.append(f"every request merged with {json.dumps(settings.extra_body)}")
+    if settings.tools:
         words.append("acts by tool calls")
-    if asked.system == "merge":
+    if settings.system == "merge":
         words.append("the system message is part of the first user message")
     return words
 
 
-def agent_options(asked: EndpointSettings) -> list[str]:
+def agent_options(settings: EndpointSettings) -> list[str]:
     """Return the options of ``ragen bench`` that make these settings, quoted for a shell."""
-    words = [word for text in asked.stop for word in ("--stop", _quoted(text))]
-    if asked.extra_body:
-        words += ["--extra-body", shlex.quote(json.dumps(asked.extra_body))]
-    if asked.tools:
+    words = [word for text in settings.stop for word in ("--stop", _quoted(text))]
+    if settings.extra_body:
+        words += ["--extra-body", shlex.quote(json.dumps(settings.extra_body))]
+    if settings.tools:
         words.append("--tools")
-    if asked.system == "merge":
+    if settings.system == "merge":
         words.append("--system merge")
     return words
 

@@ -29,7 +29,7 @@ class Standing(NamedTuple):
     """One row of a table."""
 
     name: str
-    """Of the entry."""
+    """Name of the entry."""
     title: str
     control: bool
     rank: int | None
@@ -154,7 +154,7 @@ def _lengths(optimum: Sample) -> dict[int | None, int]:
 
 
 Ledgers = Mapping[str, Mapping[EpisodeKey, Ledger]]
-"""Of one game, by entry and episode; only episodes that have one."""
+"""Ledgers of one game, by entry and episode; only episodes that have one."""
 
 
 def ledgers_of(samples: Samples) -> Ledgers:

@@ -276,7 +276,7 @@ def _show(text: str) -> None:
 
 
 def _characters(descriptor: int) -> Iterator[str]:
-    """Yield what is typed, one character at a time, until the end of the input."""
+    """Yield typed characters until the end of the input."""
     pending = b""
     while byte := os.read(descriptor, 1):
         pending += byte

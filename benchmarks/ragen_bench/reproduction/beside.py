@@ -23,7 +23,7 @@ class Beside:
     """An agent's outcomes under the conversation settings of a cell."""
 
     agent: str
-    """With the cell, where the cells of the table have several settings."""
+    """Agent, with the cell where the cells of the table have several settings."""
     cell: str
     """The first cell with these settings."""
     test: str

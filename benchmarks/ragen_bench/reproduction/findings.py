@@ -111,7 +111,7 @@ class Finding(NamedTuple):
     favourable: bool
     """Whether what was seen is on the claim's side."""
     p_value: float
-    """Of there being nothing, or of the other side, two-sided; nan where nothing can be tested."""
+    """p-value, two-sided, of no effect; nan where nothing can be tested."""
     paper: str
     ours: str
     seeds: int = 0
@@ -119,7 +119,7 @@ class Finding(NamedTuple):
     remedy: Callable[[float], Remedy] = lambda _: Remedy()
     """The way to decide it if it is undecided, by the level at which it must be tested."""
     p_half: float = math.nan
-    """Of an effect of at least half of the paper's; nan where the paper prints none on the claim's side."""
+    """p-value of an effect of at least half of the paper's; nan where the paper prints none on that side."""
     gain: str = ""
     """The difference of the gains over the initial models, for success."""
 

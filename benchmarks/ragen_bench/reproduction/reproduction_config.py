@@ -16,7 +16,7 @@ OTHER_LEVELS: Final = {
     "BanditRev": "one fixed pair of names for training and one for tests instead of many",
     "SokobanNewVocab": "search depth 30 instead of 300",
 }
-"""By test, what the paper's levels are instead of ours."""
+"""The paper's levels where they differ from ours, by test."""
 
 MARK: Final = "*"
 """Follows a number of the paper that was measured on other levels."""
@@ -48,7 +48,7 @@ Event = Literal[
 ]  # fmt: skip
 """Something that happens in a run; see `ragen_bench.reproduction.run_measures`."""
 Structure = Literal["turns", "critic", "divergence", "filter", "pretrained"]
-"""A part of the paper's setting; see `ragen_bench.reproduction.premises`."""
+"""A part of the paper's setting; see `ragen_bench.reproduction.claims`."""
 Origin = Literal["RAGEN", "RAGEN-2", "own"]
 """Source of a claim; "own" is a question or a control of this project, which the papers do not have."""
 
@@ -78,12 +78,12 @@ class _Claim(_Model):
     differs: dict[Structure, str] = Field(default_factory=dict)
     """Those that are not as in the paper and do not matter: the words that say so as a part of the claim."""
     supposes: Literal["learns", "collapses"] | None = None
-    """What the baseline must have done on held-out levels: end above the initial model, or gain and then
+    """Required behaviour of the baseline on held-out levels: end above the initial model, or gain and then
     collapse."""
     baseline: Name | None = None
     """The cell that this is about; None for that in ``less`` of success claims, else the first named."""
     changed: int = Field(default=0, ge=0)
-    """How often it was changed, or first made, after runs that decide it existed (docs/claims-history.md)."""
+    """Number of changes after runs that decide it existed, its making included (docs/claims-history.md)."""
 
     @property
     def shown(self) -> str:
@@ -149,7 +149,7 @@ class Stages(_Model):
     """One of the curves that results keep."""
     title: str
     paper: dict[Name, dict[Name, Annotated[list[float], Field(min_length=3, max_length=3)]]]
-    """By game and cell: the paper's numbers at these places."""
+    """The paper's numbers at these places, by game and cell."""
 
 
 class Published(_Model):
@@ -166,7 +166,7 @@ class Phase(_Model):
 
     title: str
     methods: dict[str, str]
-    """By label: the preset of the cells of a method."""
+    """Preset of the cells of each method, by label."""
 
 
 Claim = Annotated[SuccessClaim | ScalarClaim | ShareClaim, Field(discriminator="kind")]
@@ -180,7 +180,7 @@ class Reproduction(_Model):
     sweep: Name
     columns: list[Column] = Field(min_length=1)
     paper: dict[Name, list[float | None]] = Field(default_factory=dict)
-    """By cell: the paper's success rates in percent, by column; None where it prints none."""
+    """The paper's success rates in percent by cell, for each column; None where it prints none."""
     source: str = ""
     """Meaning of the paper's numbers."""
     curves: list[str] = Field(default_factory=lambda: ["success"])
@@ -190,7 +190,7 @@ class Reproduction(_Model):
     published: list[Published] = Field(default_factory=list)
     """The paper's curves of success."""
     steps: dict[str, dict[Name, int]] = Field(default_factory=dict)
-    """By sign and game: the step at which the paper sees it."""
+    """Step at which the paper sees each sign, by sign and game."""
     passes: bool = False
     """Whether curves are drawn by passes over the rollouts, for cells that differ in those."""
     stages: Stages | None = None

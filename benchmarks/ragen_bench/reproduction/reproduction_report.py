@@ -165,7 +165,7 @@ class Report:
 
     @property
     def caption(self) -> str:
-        """What the drawing shows."""
+        """Caption of the drawing."""
         if self.what.phase is not None:
             return "Success after training, and runs whose success in training fell below half of its best."
         lines = "; ".join(", ".join(cells) for cells in panels_of(self.what, self._runs))

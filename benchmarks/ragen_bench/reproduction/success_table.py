@@ -88,7 +88,7 @@ def _column(
 
 
 def _exact_controls(runs: Runs, column: Column, cell: str) -> Iterator[dict[str, Any]]:
-    """Yield what random play and the best policy reach, without sampling; they have no seeds."""
+    """Yield the exact success of random play and of the best policy; they have no seeds."""
     rates = {_RANDOM: runs.exact_chance(column, cell), _OPTIMUM: runs.optimum(column, cell)}
     for name, rate in rates.items():
         if math.isfinite(rate):

@@ -37,7 +37,7 @@ from ragen_envs.errors import RagenError
 
 EPISODES: Final = "episodes.jsonl"
 USAGE: Final = "usage.jsonl"
-"""What was spent at endpoints, a reply a line."""
+"""File of what was spent at endpoints, a reply a line."""
 _LOG: Final = logging.getLogger("ragen.runs")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Clusters: TypeAlias = npt.NDArray[np.int64]
-"""For each entry of a sample the number of its cluster, from 0 without gaps."""
+"""Cluster number of each entry of a sample, from 0 without gaps."""
 
 
 def number_clusters(keys: Sequence[Hashable]) -> Clusters | None:

@@ -33,9 +33,9 @@ class VarianceComponents(NamedTuple):
     """The variance of a mean or of a difference, by random effect."""
 
     seeds: float
-    """Of the random effect of the seeds; 0 where there is one seed."""
+    """Variance of the random effect of the seeds; 0 where there is one seed."""
     levels: float
-    """Of the random effect of the levels."""
+    """Variance of the random effect of the levels."""
     degrees_of_freedom: float
     """Degrees of freedom of the sum, >= 1."""
 

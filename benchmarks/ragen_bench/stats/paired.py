@@ -36,7 +36,7 @@ __all__ = [
 ALPHA: Final = 0.05
 """Significance level: the largest adjusted p-value that is called a difference."""
 _RESAMPLES: Final = 10_000
-"""Of a test on its own."""
+"""Resamples of a test on its own."""
 
 
 class PairedResult(NamedTuple):
@@ -208,9 +208,9 @@ def holm_exclusive(p_values: npt.ArrayLike, questions: npt.ArrayLike) -> FloatAr
     Returns:
         Adjusted p-values in the order of the argument, (m,).
     """
-    raw, asked = np.asarray(p_values, dtype=np.float64), np.asarray(questions)
+    raw, question = np.asarray(p_values, dtype=np.float64), np.asarray(questions)
     order = np.argsort(raw, kind="stable")
-    open_questions = [len(np.unique(asked[order[step:]])) for step in range(len(raw))]
+    open_questions = [len(np.unique(question[order[step:]])) for step in range(len(raw))]
     adjusted = np.empty_like(raw)
     adjusted[order] = np.minimum(np.maximum.accumulate(raw[order] * open_questions), 1.0)
     return adjusted

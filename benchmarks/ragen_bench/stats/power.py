@@ -33,7 +33,7 @@ _MOST_PERMUTED: Final = 10
 """Seeds of a setting above which it hardly ever does; more permutations would take long."""
 _DRAWS: Final = 2000
 _MOST_NUMBERS: Final = 10_000_000
-"""That are in memory at once."""
+"""Most numbers in memory at once."""
 _ROUNDING: Final = 1e-9
 
 

@@ -26,7 +26,7 @@ class _Model(BaseModel):
 
 
 class Point(_Model):
-    """What is played at one place of an axis."""
+    """Games at one point of an axis."""
 
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of the conversation or the game, over those of its id."""
@@ -42,7 +42,7 @@ class Axis(_Model):
     """Points that differ in one thing."""
 
     label: str
-    """What the points differ in."""
+    """Property in which the points differ."""
     points: dict[Name, Point] = Field(min_length=1)
     reference: Name | None = None
     """The point that others are compared with; None for the standard of the sweep."""
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 
 class Sweep(_Model):
-    """What is played, and along which axes."""
+    """Games of a sweep, and their axes."""
 
     name: Name
     version: int = Field(ge=1)
@@ -70,7 +70,7 @@ class Sweep(_Model):
     description: str
     """One sentence."""
     games: list[Name] = Field(min_length=1)
-    """What is played by default."""
+    """Games that are played by default."""
     episodes: int = Field(default=64, ge=1)
     """Levels at each point."""
     attempts: int = Field(default=1, ge=1, le=1024)

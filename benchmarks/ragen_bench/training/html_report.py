@@ -28,9 +28,9 @@ class _Panel(NamedTuple):
     names: tuple[str, ...]
     """Metrics that have the unit."""
     low: float | None = 0.0
-    """Where the axis begins at the latest, or None where values have no natural bound."""
+    """Largest beginning of the axis, or None where values have no natural bound."""
     high: float | None = None
-    """Where it ends at the earliest."""
+    """Smallest end of the axis."""
 
 
 def _share(title: str, *names: str) -> _Panel:

@@ -16,7 +16,7 @@ class Borrowed(NamedTuple):
     """A result of another sweep."""
 
     result: TaskResult
-    """As the result of the task that it serves, without times."""
+    """Result in the form of the task that it serves, without times."""
     source: SweepTask
     """The task that was done."""
 
@@ -72,13 +72,13 @@ def borrowed(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[
     done: dict[str, list[TaskResult]] = {}
     for result in results:
         done.setdefault(_work_of(result.task), []).append(result)
-    found = {}
+    lent = {}
     for task in tasks:
         others = [r for r in done.get(_work_of(task), []) if r.task.path != task.path]
         twin = next((r for r in others if _covers(r.task, task)), None)
         if twin is not None:
-            found[task.path] = Borrowed(_renamed(twin, task), twin.task)
-    return found
+            lent[task.path] = Borrowed(_renamed(twin, task), twin.task)
+    return lent
 
 
 def _work_of(task: SweepTask) -> str:
@@ -86,8 +86,8 @@ def _work_of(task: SweepTask) -> str:
     train = task.train
     controls = f"{train.model} {train.weights} {train.engine}"
     made = controls if task.seed is None else train.model_dump_json(exclude=resources_of(train))
-    how = task.suite.model_dump_json(exclude={"name", "version", "tasks"})
-    return f"{task.suite_version} {task.seed} {made} {task.supervised} {how}"
+    suite = task.suite.model_dump_json(exclude={"name", "version", "tasks"})
+    return f"{task.suite_version} {task.seed} {made} {task.supervised} {suite}"
 
 
 def _covers(done: SweepTask, task: SweepTask) -> bool:
@@ -110,8 +110,8 @@ def add_to_archive(path: Path, results: Iterable[TaskResult]) -> None:
     Several processes may add results at once.
     """
     new = {result.task.path: result for result in results}
-    there = _by_path(path)
-    if there | new == there:
+    archived = _by_path(path)
+    if archived | new == archived:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with opened_alone(path):

@@ -15,7 +15,7 @@ class Job(Protocol):
     """The process of a task."""
 
     why: str
-    """Why it failed, if its log does not say so; otherwise ""."""
+    """Reason for a failure, if its log does not say so; otherwise ""."""
 
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""

@@ -50,7 +50,7 @@ class Outcome(_Record):
     optimal: float | None
     """Mean over levels of the best possible chance of success under the same budget."""
     random: float | None = None
-    """The same of random play, exactly; None where it is not available, and in older records."""
+    """The same mean of random play, exactly; None where it is not available, and in older records."""
     mean_return: float
     valid: float
     """Share of replies without a defect."""
@@ -63,21 +63,22 @@ class TaskResult(_Record):
 
     task: SweepTask
     outcomes: dict[str, dict[str, Outcome]]
-    """By agent and test."""
+    """Outcomes by agent and test."""
     curves: dict[str, list[float | None]] = Field(default_factory=dict)
-    """By metric: a value for each line of the run's metrics, of which the first may be iteration 0."""
+    """Values by metric, one for each line of the run's metrics, of which the first may be iteration 0."""
     iterations: list[int] = Field(default_factory=list)
     """The iteration of each line."""
     ended: str | None = None
-    """Why training ended before its last iteration, or None."""
+    """Reason for an end before the last iteration, or None."""
     weights: str | None = None
     """Hash of the weights that were tested."""
     seconds: dict[Literal["train", "test"], float]
-    """Of all its iterations, and of the tests in its last process."""
+    """Seconds of all its iterations, and of the tests in its last process."""
     made_with: dict[str, Any]
     """Versions, machine, commit."""
     seeds: int | None = None
-    """How many its cell had when verdicts were first made with it; None before that, and for controls."""
+    """Number of seeds of its cell when verdicts were first made with it; None before that, and for
+    controls."""
 
     @property
     def digest(self) -> str:
@@ -161,9 +162,9 @@ def _parsed(text: str) -> TaskResult:
     return TaskResult.model_validate_json(text)
 
 
-def check_same(folder: Path, there: SweepTask, here: SweepTask) -> None:
+def check_same(folder: Path, recorded: SweepTask, requested: SweepTask) -> None:
     """Raise `RagenError` if a folder holds another task than the given one."""
-    differs = differences_of(there.settings, here.settings)
+    differs = differences_of(recorded.settings, requested.settings)
     if differs is not None:
         raise RagenError(f"'{folder}' holds another task: {differs}; choose another --out")
 

@@ -24,7 +24,7 @@ _PAPER_SHARES = (0.25, 0.5, 0.75, 1.0)
 _PAPER_STEPS = (23.5, 27.5, 31.0, 68.5)
 """Seconds of an iteration of the paper's model by the share of prompts that is kept (its Figure 7)."""
 _PAPER_ROLLOUT = 19.5
-"""Of these, what does not grow with the share: the first two, drawn on to a share of 0."""
+"""Seconds that do not grow with the share: the first two, extrapolated to a share of 0."""
 _PAPER_EPISODES = 128
 """Trajectories of an iteration there."""
 

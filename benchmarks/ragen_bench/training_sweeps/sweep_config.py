@@ -52,7 +52,7 @@ class Cell(_Model):
 
 
 class ScaleSettings(_Model):
-    """How large a sweep is at a scale."""
+    """Size of a sweep at a scale."""
 
     iterations: int = Field(ge=1)
     quick: int = Field(ge=1)
@@ -82,13 +82,13 @@ class Sweep(_Model):
     train: dict[str, Any] = Field(default_factory=dict)
     """Fields of the training config that all cells have."""
     games: dict[Name, list[Name]] = Field(min_length=1)
-    """What is trained on, and the tasks of the suite ``core`` on which the result is tested."""
+    """Games of training, each with the tasks of the suite ``core`` on which the result is tested."""
     reference: Name
     """The cell that others are tested against."""
     cells: dict[Name, Cell] = Field(min_length=1)
     scales: dict[ScaleName, ScaleSettings]
     replaced: dict[str, int] = Field(default_factory=dict)
-    """By "GAME/CELL": how often all stored runs of a cell were replaced by others after verdicts."""
+    """Number of times that all stored runs of a cell were replaced after verdicts, by "GAME/CELL"."""
 
     @model_validator(mode="after")
     def _check(self) -> "Sweep":

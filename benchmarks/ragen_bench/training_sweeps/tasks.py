@@ -28,7 +28,7 @@ from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
 
 INITIAL: Final = "initial"
-"""How tables call the model before training."""
+"""Name in tables of the model before training."""
 POLICY: Final = "policy"
 """And the one after it."""
 CONTROLS_ROW: Final = "controls"
@@ -73,16 +73,16 @@ class SweepTask(BaseModel):
     suite_version: int = SUITE_VERSION
     sweep: str
     version: int
-    """Of the sweep."""
+    """Version of the sweep."""
     scale: str
     """Name of the scale, with "-quick" after it for a quick look."""
     game: str
-    """What is trained on: a task of the suite ``core``."""
+    """Game of training: a task of the suite ``core``."""
     cell: str
     seed: int | None
     """None for the controls, which are played once for all seeds."""
     train: TrainConfig
-    """Of the controls it is that of the first seed; they do not train."""
+    """Training config; for controls, which do not train, that of the first seed."""
     supervised: SftConfig | None = None
     """The supervised run that takes the place of training."""
     suite: Suite
@@ -119,7 +119,7 @@ class SweepTask(BaseModel):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which part of a sweep to run, and at what size."""
+    """Part of a sweep to run, and its size."""
 
     scale: ScaleName = "laptop"
     quick: bool = False

@@ -186,7 +186,7 @@ class _Replay:
         self.table = make_match_env(spec.env_id, spec.env_kwargs)
         self.table.reset(seed=spec.level, options={"split": spec.split})
         self._ends: dict[int, ConversationEnd | None] = {}
-        """Why each seat left the game, as its last turn has it."""
+        """End of the game for each seat, as its last turn has it."""
         self._returns = [0.0] * len(match.seats)
 
     def checks(self) -> Iterator[Check]:
@@ -245,10 +245,10 @@ class _Replay:
 
     def _play_unrecorded(self, turn: int, error: str | None, _reply: str) -> None:
         """Play a round of which no turn was recorded, as where the game breaks; raises what the game does."""
-        asked = [(number, self.match.seats[number]) for number in self._asked(turn)]
-        if any(len(record.turns) > turn for _, record in asked):
+        requested = [(number, self.match.seats[number]) for number in self._asked(turn)]
+        if any(len(record.turns) > turn for _, record in requested):
             return
-        spoken = {number: record.agent for number, record in asked if record.error == error}
+        spoken = {number: record.agent for number, record in requested if record.error == error}
         if not CONTROLS.keys() >= set(spoken.values()):
             raise RuntimeError(error)  # what another agent said is not recorded, so nobody can tell
         replies = dict.fromkeys(self.table.agents, "")

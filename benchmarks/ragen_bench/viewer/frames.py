@@ -93,7 +93,7 @@ def _turn(turn: TurnRecord) -> dict[str, Any]:
 
 
 def _claims(turn: TurnRecord, thought: CheckedThought) -> list[Any]:
-    """Return where each claim begins and ends in the reply as shown, whether it is true, and what is true."""
+    """Return the span of each claim in the reply as shown, whether it is true, and the truth."""
     return [
         [_shown(turn.reply[: claim.start]), _shown(turn.reply[: claim.end]), claim.true, claim.fact]
         for claim in thought.claims

@@ -86,7 +86,7 @@ def write_assets(out: Path) -> None:
 
 
 _MARK: Final = "style.css"
-"""By which a folder is known to hold pages."""
+"""File that marks a folder of pages."""
 
 
 def refuse_other_folder(out: Path) -> None:

@@ -49,11 +49,11 @@ class Batch:
         self._order = torch.arange(count, device=device)
         self._count, self._fed, self._feeds = count, 0, feeds
         self._known: Known | None = None
-        """Of all slots that there may be, once rows are fed."""
+        """Known slots, of all that may be used; None until rows are fed."""
 
     @property
     def rows(self) -> Tensor:
-        """Which rows are open, (n,) int64, in the order of their places."""
+        """Numbers of the open rows, (n,) int64, in the order of their places."""
         return self._order[: self._count]
 
     def read(self, chunks: Sequence[Sequence[int]], pad: int) -> Tensor:

@@ -24,7 +24,7 @@ _STATIC_ROTATIONS: Final = frozenset({"default", "linear", "llama3", "yarn"})
 
 
 class Known(NamedTuple):
-    """Which slots hold a token of the row."""
+    """Slots that hold a token of the row."""
 
     slots: Tensor
     """(rows, slots) bool."""

@@ -120,14 +120,14 @@ class KeyValues:
     """Keys and values of rows, and which slots hold a token of the row."""
 
     layers: list[Pair]
-    """Of each layer: buffers of the rows' own slots, (places, heads, room, head size)."""
+    """Buffers of the rows' own slots, by layer: (places, heads, room, head size)."""
     mask: Tensor
     """(places, slots) bool; what lies in the other slots is finite and never looked at. The rest of the room
     is spare."""
     places: Tensor
     """(rows,) int64: where each row lies."""
     common: list[Pair] = field(default_factory=list)
-    """Of each layer: keys and values of what all rows begin with, (heads, slots, head size); or nothing."""
+    """Keys and values of the common prefix of all rows, by layer: (heads, slots, head size); or nothing."""
 
     @classmethod
     def of(cls, cache: Cache, mask: Tensor, places: Tensor) -> "KeyValues":

@@ -15,7 +15,7 @@ from ragen_agents.engines.cpu.token_tree import TokenTree
 
 
 class Packed(NamedTuple):
-    """Where the kernel finds the queries and keys of nodes."""
+    """Positions at which the kernel finds the queries and keys of nodes."""
 
     seen: Tensor
     """(M,) int64: the tokens of all paths, one path after another."""

@@ -27,7 +27,7 @@ class Level(NamedTuple):
     """Nodes of similar lengths: B of them, side by side with padding on the right, L columns."""
 
     tokens: slice
-    """Where they are in the tree, one node after another without padding."""
+    """Their slice of the tree, whose nodes follow one another without padding."""
     real: Tensor
     """(B, L) bool: False for padding."""
     slots: Tensor | None
@@ -96,7 +96,7 @@ class TokenTree:
 
 
 class _Place(NamedTuple):
-    """Where a node is."""
+    """Place of a node."""
 
     level: int
     number: int
@@ -104,12 +104,12 @@ class _Place(NamedTuple):
 
 @dataclass
 class _Node:
-    """One that is not in the tree yet."""
+    """A node that is not in the tree yet."""
 
     above: _Place | None
     tokens: Tokens
     rows: list[int] = field(default_factory=list)
-    """Which go through it."""
+    """Numbers of the rows that go through it."""
 
 
 class _GrowingTree:
@@ -120,7 +120,7 @@ class _GrowingTree:
         self.positions: list[Tokens] = []
         self.levels: list[Level] = []
         self.paths: list[list[Tokens]] = [[] for _ in range(rows)]
-        """Of each row, the places of its tokens."""
+        """Places of the tokens of each row."""
         self._ends: list[_Place | None] = [None] * rows
         self._lengths = [0] * rows
         self._count = 0

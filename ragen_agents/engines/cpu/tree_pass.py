@@ -94,7 +94,7 @@ def _attention_in(tree: TokenTree) -> Attend:
 
 
 def _passed(layer: Any, states: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
-    """Return what a layer makes of states."""
+    """Pass states through a layer."""
     normed = _normed(layer.input_layernorm, states)
     states = states + _attention(layer.self_attn, normed, rotation, attend)
     after: Tensor = states + layer.mlp(_normed(layer.post_attention_layernorm, states))

@@ -47,7 +47,7 @@ class Finished:
     logprobs: list[float]
     finish: Literal["stop", "length"]
     label: str
-    """That of the weights that wrote it; "mixed" if several did."""
+    """Label of the weights that wrote it; "mixed" if several did."""
 
 
 def check_version() -> None:

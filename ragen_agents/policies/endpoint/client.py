@@ -244,7 +244,7 @@ class Client:
         self._key = key
         self._timeout = connection.timeout
         self.unused: list[Usage] = []
-        """Of answers that were paid for and are no reply of an episode, until somebody counts them."""
+        """Usage of paid answers that are no reply of an episode, until it is counted."""
         open_at_most = httpx2.Limits(
             max_connections=connection.concurrency,
             max_keepalive_connections=connection.concurrency,

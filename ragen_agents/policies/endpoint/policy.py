@@ -208,13 +208,13 @@ class EndpointPolicy:
         """Raise unless the endpoint answers a small request of the same kind."""
         pictured = bool(request.pictures)
         hello = _content("Hello", np.full((32, 32, 3), 255, np.uint8)) if pictured else "Hello"
-        asked = [{"role": "user", "content": hello}, *_beginning(request.prefix)]
+        greeting = [{"role": "user", "content": hello}, *_beginning(request.prefix)]
         system = [m for m in body["messages"][:1] if m["role"] == "system"]
         begun = [{**message, "content": "Hello"} for message in system]
         try:
-            await self._probe({**body, "messages": [*begun, *asked]})
+            await self._probe({**body, "messages": [*begun, *greeting]})
         except RejectedError as error:
-            if begun and await self._answers({**body, "messages": asked}):
+            if begun and await self._answers({**body, "messages": greeting}):
                 raise EndpointError(
                     f"{self._where} refuses system messages: {error}; --system merge puts their text at the "
                     "beginning of the first user message"

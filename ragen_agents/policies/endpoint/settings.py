@@ -32,9 +32,9 @@ class EndpointSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     base_url: str = OPENAI_URL
-    """Where ``/chat/completions`` is; see `check_base_url`."""
+    """Address above ``/chat/completions``; see `check_base_url`."""
     also_at: list[str] = Field(default=[], exclude_if=lambda urls: not urls)
-    """Where it was when the run was resumed elsewhere; omitted if nowhere. An address decides no reply."""
+    """Further addresses at which the run was resumed; omitted if none. An address decides no reply."""
     stop: StopTexts = []
     """Texts at which the model stops."""
     extra_body: dict[str, JsonValue] = {}
@@ -109,7 +109,7 @@ class Connection:
 
 _PATH: Final = "/chat/completions"
 _SECRET: Final = re.compile(r"key|token|secret|sig|password|auth|code", re.IGNORECASE)
-"""In the name of a parameter: its value should not be recorded."""
+"""Parts of names of parameters whose value should not be recorded."""
 
 
 def check_base_url(url: str) -> str:

@@ -26,7 +26,7 @@ _REMEDIES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("engine=vllm-server", {"engine": "vllm-server"}),
     ("lora.rank=64", {"lora": {"rank": 64, "alpha": 64}}),
 )
-"""What makes a run smaller, beside its micro-batches; the first changes results least."""
+"""Settings that make a run smaller, beside its micro-batches; the first changes results least."""
 _DOING: Final = {
     "rollout": "to generate replies",
     "scores": "to score trajectories",
@@ -71,11 +71,11 @@ def fit(config: TrainConfig, planner: Planner) -> TrainConfig:
     Raises:
         DoesNotFitError: It does not; the message names settings with which it would.
     """
-    found = fitted(config, planner)
+    fitting = fitted(config, planner)
     refused = refusal(config, planner)
     if refused is not None:
         raise DoesNotFitError(f"{refused} (ragen train --plan shows what takes it)")
-    return found
+    return fitting
 
 
 def refusal(config: TrainConfig, planner: Planner) -> str | None:
@@ -83,10 +83,10 @@ def refusal(config: TrainConfig, planner: Planner) -> str | None:
     plan = planner(fitted(config, planner))
     if plan.fits:
         return None
-    needed, there = plan.least[plan.worst] / GIB, plan.device.memory / GIB
+    needed, memory = plan.least[plan.worst] / GIB, plan.device.memory / GIB
     name = "GPU" if plan.device.is_cuda else "machine"
     return (
-        f"the run needs {needed:.1f} GiB {_DOING[plan.worst]}, but the {name} has {there:.1f}; "
+        f"the run needs {needed:.1f} GiB {_DOING[plan.worst]}, but the {name} has {memory:.1f}; "
         f"{advice(config, planner)}"
     )
 
@@ -130,9 +130,9 @@ def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
 
     def fits(tokens: int) -> bool:
         plan = planner(_with_tokens(config, tokens))
-        needed, there = plan.least[plan.worst], plan.device.memory
+        needed, memory = plan.least[plan.worst], plan.device.memory
         is_bold = given is None and tokens > MOST_TOKENS
-        return needed <= (there * _FILLED if is_bold else there)
+        return needed <= (memory * _FILLED if is_bold else memory)
 
     if fits(most):
         return most

@@ -59,7 +59,7 @@ _QWEN: Final = {
     "0.5B": (896, 4864, 24, 14, 2), "1.5B": (1536, 8960, 28, 12, 2), "3B": (2048, 11008, 36, 16, 2),
     "7B": (3584, 18944, 28, 28, 4),
 }  # fmt: skip
-"""Of the paper's models, Qwen2.5: hidden and intermediate width, layers, query heads, key heads."""
+"""Hidden and intermediate width, layers, query heads and key heads of the paper's models, Qwen2.5."""
 
 
 def _known_config(source: str) -> Any | None:

@@ -136,10 +136,12 @@ def _own_tokenizer(name: str, download: bool) -> Any | None:
         return None
     source = model_source(name)
     try:
-        found = AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=not download)
+        tokenizer = AutoTokenizer.from_pretrained(
+            source, trust_remote_code=False, local_files_only=not download
+        )
     except (OSError, ValueError):
         return None
-    return found if folder is not None or _has_tokenizer_files(source) else None
+    return tokenizer if folder is not None or _has_tokenizer_files(source) else None
 
 
 def _own_stops(name: str, model: Any, tokenizer: Any, download: bool) -> frozenset[int]:

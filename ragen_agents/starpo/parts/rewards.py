@@ -91,7 +91,7 @@ def grounded(thought: str, coordinates: str) -> float:
         if not colon or mention is None:
             continue
         real = set(cells_of(places))
-        said = cells_of(mention.group())
-        claimed += len(said)
-        true += len(real & set(said))
+        cells = cells_of(mention.group())
+        claimed += len(cells)
+        true += len(real & set(cells))
     return true / claimed if claimed else 0.0

@@ -35,7 +35,7 @@ class SignSeen:
 
     sign: Sign
     text: str
-    """For people."""
+    """Message for people."""
 
 
 class Level(NamedTuple):
@@ -56,9 +56,9 @@ class EchoTrapMonitor:
     config: Monitor
     history: list[Mapping[str, float]] = field(default_factory=list)
     best: Level = field(default_factory=Level)
-    """That of the best window, or of the first iteration. Rollbacks keep it."""
+    """Level of the best window, or of the first iteration. Rollbacks keep it."""
     initial: Level = field(default_factory=Level)
-    """That of the evaluation before the first iteration."""
+    """Level of the evaluation before the first iteration."""
     _seen: set[Sign] = field(default_factory=set)
 
     def begin(self, metrics: Mapping[str, float]) -> None:

@@ -21,7 +21,7 @@ BEST: Final = "best"
 _LOG: Final = logging.getLogger("ragen.starpo")
 
 Action = Literal["none", "rolled back", "stopped"]
-"""What was done about a collapse."""
+"""Action taken at a collapse."""
 
 
 class RunState:

@@ -1,1 +1,1 @@
-"""From trajectories to changed weights."""
+"""The update: batches, models, losses and optimizer steps."""

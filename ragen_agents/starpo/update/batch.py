@@ -79,7 +79,7 @@ class TrainBatch:
     rows: TokenRows
     """All rows, trajectory after trajectory."""
     sizes: list[Size]
-    """Of each trajectory."""
+    """Size of each trajectory."""
 
     @property
     def mask(self) -> Tensor:

@@ -136,12 +136,12 @@ class Learner:
         A step whose gradient is not finite is skipped and counted; see ``diverged``.
         """
         parts = self.mini_batches(prepared, iteration)
-        found = []
+        steps = []
         for k, rows in enumerate(parts):
             rate = self._set_rates(iteration + k / len(parts))
-            found.append({**self._step(prepared, rows, iteration), "learning_rate": rate})
-        names = {name for metrics in found for name in metrics}
-        means = {name: fmean(m[name] for m in found if name in m) for name in names}
+            steps.append({**self._step(prepared, rows, iteration), "learning_rate": rate})
+        names = {name for metrics in steps for name in metrics}
+        means = {name: fmean(m[name] for m in steps if name in m) for name in names}
         return {**means, "optimizer_steps": float(len(parts))}
 
     def mini_batches(self, prepared: Prepared, iteration: int) -> list[list[int]]:
@@ -335,22 +335,24 @@ class Learner:
     @torch.no_grad()
     def _score_all(self, models: ActorCritic, batch: TrainBatch, part: Part) -> Scores:
         """Score every trajectory, each process its share, and put the parts together."""
-        found = self._passed(partial(self._score_share, models, batch, part))
+        scores = self._passed(partial(self._score_share, models, batch, part))
         release_gathered(models)
-        return Scores(*(self._summed(each).cpu() for each in found))
+        return Scores(*(self._summed(each).cpu() for each in scores))
 
     def _score_share(self, models: ActorCritic, batch: TrainBatch, part: Part) -> list[Tensor]:
         """Return this process's share of the scores: log-probabilities, entropies and values, else 0."""
         device = self.accelerator.device
-        found = [torch.zeros(batch.turn_ids.shape, device=device) for _ in range(3)]
+        columns = [torch.zeros(batch.turn_ids.shape, device=device) for _ in range(3)]
         for rows, weight in self._shares(batch, range(len(batch.trajectories))):
             with self._autocast():
                 scores = score_trajectories(models, batch, rows, device, part)
             if weight == 0:
                 continue
-            for target, value in zip(found, (scores.logprobs, scores.entropies, scores.values), strict=True):
+            for target, value in zip(
+                columns, (scores.logprobs, scores.entropies, scores.values), strict=True
+            ):
                 target[rows, batch.columns(rows)] = value
-        return found
+        return columns
 
     def _summed(self, share: Tensor) -> Tensor:
         """Return the sum of all processes' shares; all call this together."""
@@ -367,37 +369,37 @@ def _clip(parameters: list[Any], limit: float) -> float:
     return float(whole(torch.nn.utils.clip_grad_norm_(parameters, limit)))
 
 
-def make_optimizer(weights: list[nn.Parameter], learning_rate: float, how: Update) -> torch.optim.AdamW:
+def make_optimizer(weights: list[nn.Parameter], learning_rate: float, settings: Update) -> torch.optim.AdamW:
     """Return an optimizer; weight decay spares what has fewer than two dimensions: biases and norms."""
     # One group without decay, as the state is saved by the number of a weight in all groups.
     groups: list[dict[str, Any]] = [{"params": weights, "weight_decay": 0.0}]
-    if how.weight_decay:
+    if settings.weight_decay:
         decayed = [weight for weight in weights if weight.ndim >= 2]
         spared = [weight for weight in weights if weight.ndim < 2]
         groups = [
-            {"params": decayed, "weight_decay": how.weight_decay},
+            {"params": decayed, "weight_decay": settings.weight_decay},
             {"params": spared, "weight_decay": 0.0},
         ]
     fused = weights[0].is_cuda  # one kernel in place of several, without temporary tensors
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=how.betas, fused=fused or None)
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=settings.betas, fused=fused or None)
 
 
-def rate_factor(how: Update, iterations: int, done: float) -> float:
+def rate_factor(settings: Update, iterations: int, done: float) -> float:
     """Return the factor of the learning rates of an optimizer step, in [0, 1].
 
     The formulas are those of ``transformers.get_scheduler``, with iterations in place of steps.
 
     Args:
-        how: Schedule and warm-up.
+        settings: Schedule and warm-up.
         iterations: Of the run.
         done: Iterations before the step; a fraction within one, so that each of its steps has its own.
     """
-    if done < how.warmup_iterations:
-        return done / how.warmup_iterations
-    if how.lr_scheduler_type == "constant":
+    if done < settings.warmup_iterations:
+        return done / settings.warmup_iterations
+    if settings.lr_scheduler_type == "constant":
         return 1.0
-    progress = (done - how.warmup_iterations) / (iterations - how.warmup_iterations)
-    if how.lr_scheduler_type == "linear":
+    progress = (done - settings.warmup_iterations) / (iterations - settings.warmup_iterations)
+    if settings.lr_scheduler_type == "linear":
         return 1.0 - progress
     return 0.5 * (1.0 + math.cos(math.pi * progress))
 

@@ -36,9 +36,9 @@ class LossTerms(NamedTuple):
 
     policy: Tensor
     entropy: Tensor
-    """Of the policy; the loss has it with a negative weight."""
+    """Entropy of the policy; the loss has it with a negative weight."""
     divergence: Tensor | None
-    """From the initial policy; None unless ``loss.kl`` is "loss"."""
+    """Divergence from the initial policy; None unless ``loss.kl`` is "loss"."""
     metrics: dict[str, Tensor]
 
 
@@ -55,28 +55,28 @@ def policy_loss(
 
 def loss_terms(config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals) -> LossTerms:
     """Return the terms of the policy's loss, none of them weighted, and its metrics."""
-    how = config.loss
+    settings = config.loss
 
     def mean(per_token: Tensor) -> Tensor:
-        return AGGREGATIONS[how.agg_mode].function(per_token, inputs.mask, totals)
+        return AGGREGATIONS[settings.agg_mode].function(per_token, inputs.mask, totals)
 
-    chosen = POLICY_LOSSES[how.policy_loss]
+    chosen = POLICY_LOSSES[settings.policy_loss]
     # Copies, so that a loss that writes into them changes no other term and no metric.
     given = PolicyLossInput(
         logprobs=scores.logprobs.clone(), old_logprobs=inputs.old_logprobs.clone(),
         rollout_logprobs=inputs.rollout_logprobs.clone(), advantages=inputs.advantages.clone(),
-        turn_ids=inputs.turn_ids.clone(), mask=inputs.mask.clone(), settings=how,
-        params={**chosen.params, **how.params},
+        turn_ids=inputs.turn_ids.clone(), mask=inputs.mask.clone(), settings=settings,
+        params={**chosen.params, **settings.params},
     )  # fmt: skip
-    found = token_loss(chosen, given)
-    policy = mean(found.loss * inputs.weights)
+    surrogate = token_loss(chosen, given)
+    policy = mean(surrogate.loss * inputs.weights)
     divergence = None
-    if how.kl == "loss" and inputs.reference_logprobs is not None:
-        divergence = mean(kl_estimate(scores.logprobs, inputs.reference_logprobs, how.kl_estimator))
+    if settings.kl == "loss" and inputs.reference_logprobs is not None:
+        divergence = mean(kl_estimate(scores.logprobs, inputs.reference_logprobs, settings.kl_estimator))
     metrics = {
         "policy_loss": policy,
         "entropy_after": token_mean(scores.entropies, inputs.mask, totals),
-        "clip_fraction": token_mean(found.clipped.float(), inputs.mask, totals),
+        "clip_fraction": token_mean(surrogate.clipped.float(), inputs.mask, totals),
         "kl_step": token_mean(kl_estimate(inputs.old_logprobs, scores.logprobs, "k3"), inputs.mask, totals),
     }
     return LossTerms(policy, mean(scores.entropies), divergence, metrics)

@@ -40,11 +40,11 @@ class Scores:
     """Scores of trajectories, (B, T) each; entries outside the mask are 0."""
 
     logprobs: Tensor
-    """Of each token, tempered, in nats."""
+    """Tempered log-probability of each token, in nats."""
     entropies: Tensor
-    """Of the distribution that each token was drawn from, in nats."""
+    """Entropy of the distribution that each token was drawn from, in nats."""
     values: Tensor
-    """Of the state before each token; 0 without a critic."""
+    """Value of the state before each token; 0 without a critic."""
 
     def laid_out(self, mask: Tensor, other: Tensor) -> "Scores":
         """Return the scores under another mask of the same action tokens.
@@ -58,7 +58,7 @@ class Scores:
 
 
 Part = Literal["all", "policy", "critic", "initial"]
-"""What a pass scores: policy and critic, one of them, or the base of a policy with adapters."""
+"""Parts that a pass scores: policy and critic, one of them, or the base of a policy with adapters."""
 
 
 class ActorCritic(nn.Module):
@@ -109,8 +109,8 @@ class ActorCritic(nn.Module):
         if part != "critic":
             with self.using(part):
                 states = states_before(trunk_of(self.policy), ids, real, mask, start)
-            found = chunked_logprobs(self.policy, states, ids[mask], self.temperature, self.float32_head)
-            logprobs, entropies = (_placed(mask, each) for each in found)
+            scores = chunked_logprobs(self.policy, states, ids[mask], self.temperature, self.float32_head)
+            logprobs, entropies = (_placed(mask, each) for each in scores)
         if self.value_head is not None and part in ("all", "critic"):
             if self._apart or states is None:
                 with self.using("critic"):
@@ -154,16 +154,16 @@ class ActorCritic(nn.Module):
 
     def named_critic(self) -> dict[str, nn.Parameter]:
         """Return the parameters of the critic's optimizer, named as if its trunk were a separate model."""
-        found: dict[str, nn.Parameter] = {}
+        named: dict[str, nn.Parameter] = {}
         if self.trunk is not None:
-            found = {f"trunk.{n}": p for n, p in self.trunk.named_parameters() if p.requires_grad}
+            named = {f"trunk.{n}": p for n, p in self.trunk.named_parameters() if p.requires_grad}
         elif self._apart:
             for name, parameter in trunk_of(self.policy).named_parameters():
                 if is_of_critic(name):
-                    found[f"trunk.{name.replace(f'.{CRITIC}.', f'.{POLICY}.')}"] = parameter
+                    named[f"trunk.{name.replace(f'.{CRITIC}.', f'.{POLICY}.')}"] = parameter
         if self.value_head is not None:
-            found |= {f"value_head.{n}": p for n, p in self.value_head.named_parameters()}
-        return found
+            named |= {f"value_head.{n}": p for n, p in self.value_head.named_parameters()}
+        return named
 
 
 def score_trajectories(

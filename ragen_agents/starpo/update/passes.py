@@ -114,7 +114,7 @@ class _Beginning(DynamicLayer):
         *_arguments: Any,
         **_more: Any,
     ) -> tuple[Tensor, Tensor]:
-        """Return what it is passed."""
+        """Return keys and values unchanged."""
         if not self.is_initialized:
             self.keys, self.values, self.is_initialized = key_states, value_states, True
         return key_states, value_states

@@ -1,4 +1,4 @@
-"""From scored trajectories to everything that the losses need: rewards, advantages, targets, weights."""
+"""Prepare scored trajectories for the losses: rewards, advantages, targets, weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

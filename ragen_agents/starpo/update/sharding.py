@@ -18,11 +18,11 @@ from ragen_envs.errors import RagenError
 
 def split(models: nn.Module, layers: set[str], accelerator: Accelerator) -> None:
     """Split the parameters of a module between all processes, in place, and move it to their devices."""
-    found = [module for module in models.modules() if type(module).__name__ in layers]
-    if not found:
+    parts = [module for module in models.modules() if type(module).__name__ in layers]
+    if not parts:
         raise RagenError("fsdp is true, but the model does not declare its layers")
     mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
-    for module in [*reversed(found), models]:
+    for module in [*reversed(parts), models]:
         fully_shard(module, mesh=mesh)
 
 

@@ -72,7 +72,7 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     chosen: int | None
     """The arm that was pulled, or None."""
     paid: float | None
-    """What it paid, or None."""
+    """Its reward, or None."""
 
     def __init__(
         self,

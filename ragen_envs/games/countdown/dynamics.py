@@ -25,7 +25,7 @@ class Operation(NamedTuple):
     sign: str
     right: int
     claimed: str | None
-    """What the action says the result is, or None."""
+    """Result that the action states, or None."""
 
     @property
     def result(self) -> int | None:

@@ -13,7 +13,7 @@ _MARGIN: Final = 12
 _FEWEST_COLUMNS: Final = 5
 
 Card = tuple[str, d.Color]
-"""What a card says, and its color."""
+"""Text of a card, and its color."""
 
 
 def render(numbers: Numbers, target: int, given: int) -> d.Image:

@@ -78,7 +78,7 @@ def _turns() -> tuple[tuple[int, ...], ...]:
 
 
 TURNS: Final = _turns()
-"""For each action, where the sticker at each place comes from; action ``a ^ 1`` undoes action ``a``."""
+"""Place from which each sticker comes, by action; action ``a ^ 1`` undoes action ``a``."""
 
 
 def turned(state: bytes, action: int) -> bytes:

@@ -31,9 +31,9 @@ class Pieces(NamedTuple):
     """A cube as its corners, with the colors named so that the one that never moves is at home."""
 
     order: tuple[int, ...]
-    """Which piece is on each of the seven corners that move, by the corner where it belongs."""
+    """Piece on each of the seven corners that move, by the corner where it belongs."""
     twists: tuple[int, ...]
-    """How far each is twisted, 0 to 2: where, clockwise, its upper or lower color is."""
+    """Twist of each, 0 to 2: the clockwise position of its upper or lower color."""
 
 
 _HOME: Final = {frozenset(SOLVED[place] for place in corner): number for number, corner in enumerate(CORNERS)}

@@ -87,8 +87,8 @@ class CubeText(BoardText):
         for match, action in read_steps(thought, names, _LEAVES, end):
             state = state if is_solved(state) else turned(state, action)
             left = fewest_turns(state)
-            said = None if match["n"] is None else int(match["n"]) == left
-            moves.append(made(MOVE, match, said, f"{names[action]} leaves {left}", action))
+            stated = None if match["n"] is None else int(match["n"]) == left
+            moves.append(made(MOVE, match, stated, f"{names[action]} leaves {left}", action))
         for action in executed:
             final = final if is_solved(final) else turned(final, action)
         left, then = fewest_turns(env.state), fewest_turns(final)

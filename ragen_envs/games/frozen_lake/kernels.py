@@ -51,10 +51,10 @@ HOME: Final = 2
 
 
 TOLERANCE: Final = 1e-13
-"""By how much a vector may exceed another one and still count as dominated: rounding only."""
+"""Margin by which a vector may exceed another one and still count as dominated: rounding only."""
 
 _NOWHERE: Final = 3
-"""Where lakes are that are not running, instead of on a tile."""
+"""Position of lakes that are not running."""
 
 
 def _outcomes() -> tuple[tuple[float, ...], tuple[int, ...]]:

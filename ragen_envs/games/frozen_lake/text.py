@@ -80,16 +80,16 @@ class FrozenLakeText(BoardText):
         places = [env.position]
         for match, action in read_steps(thought, names, _OUTCOME, end):
             before, places = places, _led(env, places, action)
-            said, real = cells_of(match["said"] or ""), [divmod(p, env.width) for p in places]
+            stated, real = cells_of(match["said"] or ""), [divmod(p, env.width) for p in places]
             true = None
-            if said:  # the intended place is told before those of slips
-                true = sorted(said) == sorted(real) if len(before) == 1 else set(said) == set(real)
-                true = true and (said[0] == real[0] or len(before) > 1)
+            if stated:  # the intended place is told before those of slips
+                true = sorted(stated) == sorted(real) if len(before) == 1 else set(stated) == set(real)
+                true = true and (stated[0] == real[0] or len(before) > 1)
                 true = true and (match["stays"] is None or places == before)
             fact = f"{names[action]} to {_words(real)}"
             claims.append(made(MOVE, match, true, fact, action))
             ending = _END.match(thought, match.end(), end)
-            if said and ending is not None:
+            if stated and ending is not None:
                 tiles = {env.tiles[place] for place in places}
                 fact = " or ".join(sorted(CELL_NAMES[tile] for tile in tiles))
                 true = tiles == {GOAL if ending[1].casefold() == "goal" else HOLE}

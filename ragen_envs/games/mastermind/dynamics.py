@@ -22,7 +22,7 @@ _PEG: Final = re.compile("|".join((*COLORS.values(), *map(str.lower, COLORS))))
 _PEGS: Final = re.compile(f"(?:{_PEG.pattern}){{{PEGS}}}")
 
 Answer = tuple[int, int]
-"""How many pegs are right in color and place, and how many more in color only."""
+"""Numbers of pegs that are right in color and place, and in color only."""
 
 
 def read_code(action: str) -> str | None:

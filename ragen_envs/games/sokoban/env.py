@@ -109,7 +109,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     has_packs = True
     deterministic = True
     reward: Reward
-    """What actions pay."""
+    """Rewards of actions."""
     targets: int
     """Targets of the level, at most as many as ``boxes``."""
     _player: int

@@ -88,7 +88,7 @@ _CLOSER: Final = 10
 _UNPAID: Final = 18
 """Item of the payoffs: what is paid on a board whose episode is not running."""
 _NOTHING: Final = 1 << _GAINED | 1 << _CLOSER
-"""What happens on a board whose episode is not running."""
+"""Result of a step on a board whose episode is not running."""
 
 
 def payoffs(reward: Reward) -> NDArray[np.float64]:

@@ -37,7 +37,7 @@ class Scratch(NamedTuple):
     best: Ints
     """Receives the boxes' indices of the best state."""
     pulls: Ints
-    """How often each box was pulled on the way to the present state."""
+    """Number of pulls of each box on the way to the present state."""
     occupied: Ints
     """One item a cell: 1 + the number of the box here, or 0."""
     table: Ints

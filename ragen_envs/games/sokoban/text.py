@@ -121,9 +121,9 @@ class SokobanText(BoardText):
         steps = [*read_steps(thought, names, _OUTCOME, end)]
         for match, action in steps:
             player, box = _moved(cells, width, action) if open_targets(cells) else (None, None)
-            said, true = cells_of(match["said"] or ""), None
-            if said:
-                true = said[0] == (player or _player(cells, width)) and said[1:] in ([], [box])
+            stated, true = cells_of(match["said"] or ""), None
+            if stated:
+                true = stated[0] == (player or _player(cells, width)) and stated[1:] in ([], [box])
             elif match["said"]:
                 true = player is None
             fact = f"{names[action]} {_outcome(player, box)}"

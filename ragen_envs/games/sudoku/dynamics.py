@@ -40,7 +40,7 @@ class Placement(NamedTuple):
     """A parsed action."""
 
     cell: int | None
-    """From 0, or None outside the grid."""
+    """Index of the cell from 0, or None outside the grid."""
     digit: int
 
     def __str__(self) -> str:

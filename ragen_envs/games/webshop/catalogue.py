@@ -35,16 +35,16 @@ class Product:
     id: str
     title: str
     category: tuple[str, ...]
-    """From the department down, at least one name."""
+    """Names from the department down, at least one."""
     nouns: frozenset[str]
-    """What the title says it is, in lower case."""
+    """Kinds of product that the title names, in lower case."""
     attributes: tuple[str, ...]
     options: tuple[tuple[str, tuple[str, ...]], ...]
     """Each option's name and its values."""
     price: float
-    """In dollars."""
+    """Price in dollars."""
     rating: float
-    """From 0 to 5 stars; 0 for none."""
+    """Stars, up to 5; 0 for no rating."""
     description: str
     bullets: tuple[str, ...]
     reviews: tuple[str, ...]

@@ -40,7 +40,7 @@ class Page:
 
     @property
     def pages(self) -> int:
-        """How many pages the results have, at least 1."""
+        """Number of pages of results, at least 1."""
         return max(1, -(-len(self.hits) // HITS_PER_PAGE))
 
     @property
@@ -56,7 +56,7 @@ class Page:
 
     @cached_property
     def option_buttons(self) -> Mapping[str, tuple[str, str]]:
-        """For each button of an option, its name and value.
+        """Name and value of each option's button.
 
         A button is labelled by its value, or, where options share a value, by ``name: value``.
         """

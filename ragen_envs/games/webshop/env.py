@@ -21,7 +21,7 @@ from ragen_envs.pictures.drawing import Image
 MODES: tuple[str, ...] = ("page", "text", "text_rich", "html")
 REWARDS: tuple[str, ...] = ("score", "binary")
 PRODUCTS: int = 1000
-"""How many a generated catalogue has, unless it is told."""
+"""Default size of a generated catalogue."""
 
 
 class WebShopEnv(WordGameEnv):
@@ -95,10 +95,10 @@ class WebShopEnv(WordGameEnv):
     has_packs = True
     deterministic = True
     page: dynamics.Page
-    """Where the customer is."""
+    """Current page."""
     goal: Goal
     verdict: Verdict | None
-    """What the purchase was worth, or None before it."""
+    """Verdict on the purchase, or None before it."""
 
     def __init__(
         self,

@@ -40,15 +40,15 @@ class Goal:
 def draw_goal(catalogue: Catalogue, rng: Rng) -> Goal:
     """Draw a goal for a random product.
 
-    The product is uniform. One to three of its attributes are asked for, at least one of which only its
+    The product is uniform. One to three of its attributes are wanted for, at least one of which only its
     own page lists, and a value of each of its options. The limit is the larger of two from the first
     four multiples of ten above the price, as published.
     """
     product: Product = rng.choice(catalogue.products)
     hidden = rng.choice(product.attributes[FOUND:])
     others = [each for each in product.attributes if each != hidden]
-    asked = [hidden, *rng.sample(others, rng.integers(3))]
-    attributes = tuple(rng.sample(asked, len(asked)))
+    wanted = [hidden, *rng.sample(others, rng.integers(3))]
+    attributes = tuple(rng.sample(wanted, len(wanted)))
     options = tuple((name, rng.choice(values)) for name, values in product.options)
     above = int(product.price) // 10 * 10
     limit = max(above + 10 * (1 + rng.integers(_STEPS)) for _ in range(2))

@@ -27,7 +27,7 @@ _ROUNDING: Final = 1e-9
 Pair = tuple[str, str]
 """Name of an option and its value."""
 Places = frozenset[int]
-"""Which of the options asked for."""
+"""Indices of requested options."""
 
 
 class Offer(NamedTuple):

@@ -35,13 +35,13 @@ class Verdict(NamedTuple):
     """The worth of a purchase, and the reasons."""
 
     score: float
-    """In [0, 1]; 1 if everything is as asked."""
+    """Score in [0, 1]; 1 if everything is as requested."""
     type: float
     """1 for the right kind of product; 0.5, 0.1 or 0 for others."""
     attributes: int
-    """How many of the attributes asked for it has."""
+    """Number of requested attributes that it has."""
     options: int
-    """How many of the options asked for were chosen."""
+    """Number of requested options that were chosen."""
     price: bool
     """Whether its price is within the limit."""
 
@@ -108,10 +108,10 @@ def same_option(name: str, wanted: str, chosen: str, similar: bool) -> bool:
     if not similar:
         return wanted == chosen
     if name:
-        asked = next((color for color in _COLORS if color in (name, wanted)), f"{name} {wanted}")
+        requested = next((color for color in _COLORS if color in (name, wanted)), f"{name} {wanted}")
     else:
-        asked = _plain(wanted)
-    return _similar(asked, _plain(chosen))
+        requested = _plain(wanted)
+    return _similar(requested, _plain(chosen))
 
 
 def _similar(one: str, other: str) -> bool:

@@ -10,9 +10,9 @@ class Shelf(NamedTuple):
 
     name: str
     nouns: tuple[str, ...]
-    """What lies on it; with the article "a" where the word takes one."""
+    """Products on it, with the article "a" where the word takes one."""
     attributes: tuple[str, ...]
-    """What its products may be, besides what the whole department may be."""
+    """Attributes of its products, besides those of the whole department."""
     options: tuple[str, ...]
     """Names of the options that they come in, of ``OPTIONS``."""
     prices: tuple[int, int]

@@ -71,9 +71,9 @@ class BanditMarketEnv(MultiAgentEnv):
     offers: tuple[generator.Offer, ...]
     """The named arms."""
     choices: tuple[int, ...] | None
-    """What each seat chose in the last round, or None before the first."""
+    """Arms chosen in the last round, by seat; None before the first."""
     pots: tuple[float, ...]
-    """What each arm paid in the last round, before it was shared."""
+    """Payments of the arms in the last round, before they were shared."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class BanditMarketEnv(MultiAgentEnv):
 
     @property
     def means(self) -> tuple[float, ...]:
-        """What each arm pays on average."""
+        """Mean payment of each arm."""
         return tuple(arm.mean for _, arm in self.offers)
 
     def oracle(self, seat: int) -> Advice:

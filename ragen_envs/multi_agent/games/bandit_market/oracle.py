@@ -13,7 +13,7 @@ class Mixed(NamedTuple):
     chances: tuple[float, ...]
     """Probability of each arm."""
     payoff: float
-    """What a player expects in a round."""
+    """Expected payoff of a player in a round."""
 
 
 def pure_equilibrium(means: Sequence[float], players: int) -> tuple[int, ...]:

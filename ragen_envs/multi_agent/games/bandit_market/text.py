@@ -37,10 +37,10 @@ class BanditMarketText(OwnText):
 def _last(game: Any, number: int) -> str:
     if game.choices is None:
         return ""
-    who = [f"player_{seat}" for seat, choice in enumerate(game.choices) if choice == number]
-    if not who:
+    agents = [f"player_{seat}" for seat, choice in enumerate(game.choices) if choice == number]
+    if not agents:
         return "; nobody chose it last turn"
-    return f"; last turn it paid {game.pots[number]:g} in total to {', '.join(who)}"
+    return f"; last turn it paid {game.pots[number]:g} in total to {', '.join(agents)}"
 
 
 def encode_level(offers: Sequence[Offer]) -> str:

@@ -12,7 +12,7 @@ ACTION_NAMES: Final = (*DIRECTIONS, "Stay")
 FIRST: Final = "first"
 ALL: Final = "all"
 FINISHES: Final = (FIRST, ALL)
-"""Who wins: the first to arrive, or everybody once all have arrived."""
+"""Winners: the first to arrive, or everybody once all have arrived."""
 
 
 def walk_all(

@@ -18,7 +18,7 @@ class Lake(NamedTuple):
     tiles: bytes
     """Tile codes, (h*w,)."""
     starts: tuple[int, ...]
-    """Where each walker starts, by seat."""
+    """Start of each walker, by seat."""
 
 
 def distances(tiles: Sequence[int], height: int, width: int) -> dict[int, int]:

@@ -24,7 +24,7 @@ from ragen_envs.games.sokoban.text import reward_terms
 from ragen_envs.multi_agent.board import SeatBoardText, decode_places, encode_places, seats_of
 
 OTHER: Final = 2
-"""What the code of another mover's cell is above that of one's own."""
+"""Difference between the codes of another mover's cell and of one's own."""
 
 CELL_NAMES: Final = (*SINGLE, "other player", "other player on target")
 """Names of the cell codes as one seat sees them, in their order."""

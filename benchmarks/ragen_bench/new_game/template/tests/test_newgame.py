@@ -1,4 +1,4 @@
-"""What must hold of every game. Add tests of your rules."""
+"""Checks that every game must pass. Add tests of your rules."""
 
 import copy
 
