@@ -40,7 +40,7 @@ class Goal:
 def draw_goal(catalogue: Catalogue, rng: Rng) -> Goal:
     """Draw a goal for a random product.
 
-    The product is uniform. One to three of its attributes are wanted for, at least one of which only its
+    The product is uniform. One to three of its attributes are asked for, at least one of which only its
     own page lists, and a value of each of its options. The limit is the larger of two from the first
     four multiples of ten above the price, as published.
     """
