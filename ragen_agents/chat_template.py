@@ -26,10 +26,7 @@ _MESSAGES: Final = 8192
 _TAIL: Final = 24
 """Last tokens of a prompt in which the beginning of the model's turn is looked for."""
 
-_BASE: Final[list[Message]] = [
-    {"role": "system", "content": "s"},
-    {"role": "user", "content": "u"},
-]
+_BASE: Final[list[Message]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
 _THOUGHT: Final = "<think>\nThe goal is on my right.\n</think>\n\n<answer>Right</answer>"
 _LONG_THOUGHT: Final = _THOUGHT.replace("\n</think>", " I go there." * 60 + "\n</think>")
 _REPLIES: Final = (_THOUGHT, "Right", "", _LONG_THOUGHT, "Right", _THOUGHT)

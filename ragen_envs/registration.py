@@ -278,8 +278,4 @@ def register_text(text_id: str, game_id: str, **settings: Any) -> None:
         game_id: Id of a game, or of another environment of Gymnasium.
         **settings: Defaults of ``ConversationWrapper``, of the game, or of ``TextWrapper``.
     """
-    gym.register(
-        text_id,
-        entry_point=TEXT_ENTRY_POINT,
-        kwargs={"game": game_id, **settings},
-    )
+    gym.register(text_id, entry_point=TEXT_ENTRY_POINT, kwargs={"game": game_id, **settings})

@@ -4,14 +4,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, cast
 
 from ragen_agents.model_files.source import find_model, known_models
-from ragen_agents.policies.base import (
-    AsyncPolicy,
-    BudgetReachedError,
-    Policy,
-    Reply,
-    Request,
-    Sampling,
-)
+from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Reply, Request, Sampling
 from ragen_agents.policies.controls import (
     SHOP_RULES,
     Control,

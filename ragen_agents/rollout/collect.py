@@ -11,13 +11,7 @@ from ragen_agents.rollout.chat import ChatCodec, begun, extend
 from ragen_agents.rollout.claims import read_thought
 from ragen_agents.rollout.episode import describe_error
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
-from ragen_envs.conversation import (
-    ConversationVector,
-    ConversationWrapper,
-    EndReason,
-    TurnResult,
-    whole_turn,
-)
+from ragen_envs.conversation import ConversationVector, ConversationWrapper, EndReason, TurnResult, whole_turn
 from ragen_envs.conversation.protocol import Message
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.game.claims import ClaimingFace
@@ -199,11 +193,7 @@ class Collector:
         cuts = [completion.finish == "length" for completion in completions]
         claims = [e.claims(reply, cut) for e, reply, cut in zip(envs, replies, cuts, strict=True)]
         prompts = [_Asked(env.messages, env.state_text(), env.budget) for env in envs]
-        results = games.play(
-            replies,
-            [completion.key for completion in completions],
-            cuts,
-        )
+        results = games.play(replies, [completion.key for completion in completions], cuts)
         for k, completion in enumerate(completions):
             trajectory, result = trajectories[completion.key], results[k]
             trajectory.append_reply(

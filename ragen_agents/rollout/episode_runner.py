@@ -6,20 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies.base import Reply, Request
-from ragen_agents.rollout.episode import (
-    Episode,
-    InstanceRecord,
-    TurnRecord,
-    describe_error,
-    record_turn,
-)
+from ragen_agents.rollout.episode import Episode, InstanceRecord, TurnRecord, describe_error, record_turn
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation import (
-    ConversationVector,
-    ConversationWrapper,
-    EndReason,
-    make,
-)
+from ragen_envs.conversation import ConversationVector, ConversationWrapper, EndReason, make
 from ragen_envs.conversation.game_errors import incomplete, named_errors
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.levels.seeding import new_stream
@@ -188,8 +177,7 @@ def play_answers(runners: Sequence[EpisodeRunner], answers: Sequence[Answer]) ->
     if not played:
         return
     results = ConversationVector([runner.env for runner, *_ in played]).play(
-        [reply.text for _, reply, *_ in played],
-        truncated=[reply.cut_off for _, reply, *_ in played],
+        [reply.text for _, reply, *_ in played], truncated=[reply.cut_off for _, reply, *_ in played]
     )
     for (runner, reply, seconds, user, pictures), result in zip(played, results, strict=True):
         if isinstance(result, Exception):

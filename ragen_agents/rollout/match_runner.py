@@ -6,14 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ragen_agents.policies.base import (
-    AsyncPolicy,
-    BudgetReachedError,
-    Policy,
-    Releasable,
-    Reply,
-    Request,
-)
+from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Releasable, Reply, Request
 from ragen_agents.rollout.episode import InstanceRecord, TurnRecord, describe_error, record_turn
 from ragen_agents.rollout.episode_runner import Answer
 from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
@@ -187,10 +180,7 @@ class _SeatRequest(NamedTuple):
 
 
 async def play_matches(
-    specs: Sequence[MatchSpec],
-    policies: Mapping[str, Policy | AsyncPolicy],
-    run_seed: int,
-    keep: Keep,
+    specs: Sequence[MatchSpec], policies: Mapping[str, Policy | AsyncPolicy], run_seed: int, keep: Keep
 ) -> None:
     """Play matches to their ends, and keep each when it is over.
 

@@ -5,22 +5,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from ragen_agents.policies.base import (
-    AsyncPolicy,
-    BudgetReachedError,
-    Policy,
-    Releasable,
-    Reply,
-    Request,
-)
+from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Releasable, Reply, Request
 from ragen_agents.policies.controls import Control
 from ragen_agents.rollout.episode import Episode
-from ragen_agents.rollout.episode_runner import (
-    Answer,
-    EpisodeRunner,
-    EpisodeSpec,
-    play_answers,
-)
+from ragen_agents.rollout.episode_runner import Answer, EpisodeRunner, EpisodeSpec, play_answers
 from ragen_envs.errors import GameError, RagenError, SolverLimitError
 
 Keep = Callable[[Sequence[Episode]], None]

@@ -25,12 +25,7 @@ from ragen_agents.starpo.parts.estimators import (
     per_token,
     register_estimator,
 )
-from ragen_agents.starpo.parts.filters import (
-    FILTERS,
-    FilterInput,
-    GroupFilter,
-    register_filter,
-)
+from ragen_agents.starpo.parts.filters import FILTERS, FilterInput, GroupFilter, register_filter
 from ragen_agents.starpo.parts.policy_losses import (
     POLICY_LOSSES,
     PolicyLoss,

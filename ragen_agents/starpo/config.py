@@ -466,14 +466,8 @@ def resources_of(config: TrainConfig) -> dict[str, Any]:
 
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
-    "starpo-ppo": {
-        "advantage": {"estimator": "gae"},
-        "loss": {"kl": "reward", "kl_estimator": "k1"},
-    },
-    "starpo-grpo": {
-        "advantage": {"estimator": "grpo"},
-        "loss": {"kl": "loss", "kl_estimator": "k2"},
-    },
+    "starpo-ppo": {"advantage": {"estimator": "gae"}, "loss": {"kl": "reward", "kl_estimator": "k1"}},
+    "starpo-grpo": {"advantage": {"estimator": "grpo"}, "loss": {"kl": "loss", "kl_estimator": "k2"}},
     "starpo-s": {
         "advantage": {"estimator": "gae"},
         "filter": {"kind": "std", "ratio": 0.25},
@@ -491,11 +485,7 @@ SCALES: Final[dict[str, dict[str, Any]]] = {
     "laptop": {
         "model": "starter",
         # Small passes stay in a processor's cache and are padded less.
-        "update": {
-            "learning_rate": 3e-4,
-            "critic_learning_rate": 1e-3,
-            "max_tokens_per_micro_batch": 3072,
-        },
+        "update": {"learning_rate": 3e-4, "critic_learning_rate": 1e-3, "max_tokens_per_micro_batch": 3072},
     },
     "paper": {
         "model": "hf:Qwen/Qwen2.5-0.5B-Instruct",

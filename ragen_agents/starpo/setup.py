@@ -38,8 +38,7 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     # A process may wait for one whose server is being started anew.
     patience = timedelta(seconds=_WAITS + config.server.outage_timeout)
     accelerator = Accelerator(
-        cpu=not torch.cuda.is_available(),
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=patience)],
+        cpu=not torch.cuda.is_available(), kwargs_handlers=[InitProcessGroupKwargs(timeout=patience)]
     )
     check_shares(config, accelerator.num_processes)
     if config.update.precision == "bfloat16" and accelerator.is_main_process:

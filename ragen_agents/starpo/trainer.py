@@ -43,12 +43,7 @@ from ragen_agents.starpo.run.gradient_probe import probe_gradients
 from ragen_agents.starpo.run.information import measure_information
 from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.metrics import Phases, rollout_metrics, skipped_steps
-from ragen_agents.starpo.run.run_directory import (
-    default_run_dir,
-    open_run_dir,
-    own_parts,
-    with_weights,
-)
+from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir, own_parts, with_weights
 from ragen_agents.starpo.run.run_state import RunState
 from ragen_agents.starpo.setup import (
     check_fits,

@@ -37,14 +37,7 @@ class Recipe:
         Stage(13_000, 1e-3, Mixture(0.65, 0.2, 0.4, cubes=0.06), replies_only=True),
         Stage(10_000, 7e-4, Mixture(0.7, 0.2, 0.4, cubes=0.05), replies_only=True),
         Stage(12_000, 5e-4, Mixture(0.85, 0.1, 0.2, cubes=0.02), replies_only=True, batch_size=8),
-        Stage(
-            12_000,
-            4e-4,
-            Mixture(0.9, 0.1, 0.2, cubes=0.02),
-            replies_only=True,
-            batch_size=8,
-            averaged=2,
-        ),
+        Stage(12_000, 4e-4, Mixture(0.9, 0.1, 0.2, cubes=0.02), replies_only=True, batch_size=8, averaged=2),
         Stage(
             6_000,
             3e-4,

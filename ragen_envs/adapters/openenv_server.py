@@ -70,12 +70,7 @@ class GameEnvironment(Environment[GameAction, GameObservation, State]):
         self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
         return self._observation(text, info, None, done=False)
 
-    def step(
-        self,
-        action: GameAction,
-        timeout_s: float | None = None,
-        **_: Any,
-    ) -> GameObservation:
+    def step(self, action: GameAction, timeout_s: float | None = None, **_: Any) -> GameObservation:
         """Play one reply."""
         text, reward, terminated, truncated, info = self._env.step(action.reply)
         self._state.step_count += 1

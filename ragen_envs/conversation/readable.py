@@ -47,11 +47,7 @@ def _value(space: spaces.Space[Any], value: Any) -> str:
         case spaces.Box() | spaces.MultiDiscrete() | spaces.MultiBinary():
             array = np.asarray(value)
             text = np.array2string(
-                array,
-                precision=4,
-                suppress_small=True,
-                threshold=array.size + 1,
-                max_line_width=1000,
+                array, precision=4, suppress_small=True, threshold=array.size + 1, max_line_width=1000
             )
             return f"\n{text}" if array.ndim > 1 else text
     return str(value)

@@ -55,11 +55,7 @@ def usual_actions(answer: str, names: Sequence[str], actions_per_turn: int) -> t
 
 
 def read_actions(
-    answer: str,
-    names: Sequence[str],
-    actions_per_turn: int,
-    defects: set[Defect],
-    soft: set[SoftDefect],
+    answer: str, names: Sequence[str], actions_per_turn: int, defects: set[Defect], soft: set[SoftDefect]
 ) -> tuple[int, ...]:
     """Return the actions of an answer, at most as many as a turn may have.
 

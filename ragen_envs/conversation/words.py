@@ -7,12 +7,7 @@ from typing import Final, NamedTuple
 
 from ragen_envs.conversation.characters import usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
-from ragen_envs.conversation.vocabulary import (
-    LIST_OF_QUOTED,
-    QUOTED,
-    SEPARATORS,
-    separator_pattern,
-)
+from ragen_envs.conversation.vocabulary import LIST_OF_QUOTED, QUOTED, SEPARATORS, separator_pattern
 from ragen_envs.game.word_game import WordGameEnv
 
 _Form = tuple[SoftDefect, re.Pattern[str]]

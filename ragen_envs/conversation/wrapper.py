@@ -12,23 +12,9 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
 from ragen_envs.conversation import prompt
-from ragen_envs.conversation.demonstrations import (
-    WorkedExample,
-    example_messages,
-    worked_examples,
-)
-from ragen_envs.conversation.game_errors import (
-    checked_names,
-    incomplete,
-    named_errors,
-    raise_named,
-)
-from ragen_envs.conversation.parser import (
-    MAX_REPLY_CHARACTERS,
-    ParsedReply,
-    parse_reply,
-    whole_turn,
-)
+from ragen_envs.conversation.demonstrations import WorkedExample, example_messages, worked_examples
+from ragen_envs.conversation.game_errors import checked_names, incomplete, named_errors, raise_named
+from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, ParsedReply, parse_reply, whole_turn
 from ragen_envs.conversation.protocol import (
     MAX_TEXT,
     ConversationEnd,
@@ -171,10 +157,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Play one reply; see the class."""
         result = self.play(action)
         info = self._infos(
-            self._game_info,
-            result.parsed,
-            action_texts(self.names, result.executed),
-            any(result.effective),
+            self._game_info, result.parsed, action_texts(self.names, result.executed), any(result.effective)
         )
         truncated = result.end == EndReason.TRUNCATED
         terminated = result.end is not None and not truncated

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, SupportsI
 import gymnasium as gym
 from gymnasium import spaces
 
-from ragen_envs.errors import (
-    GenerationError,
-    InstanceError,
-    RagenError,
-    ResetNeededError,
-)
+from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.game.arguments import read_choice, read_count
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.grids import oriented

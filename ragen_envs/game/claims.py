@@ -133,8 +133,7 @@ def read_places(
 def _step(names: tuple[str, ...], outcome: str) -> re.Pattern[str]:
     either = "|".join(map(re.escape, names))
     return re.compile(
-        rf"(?:(?P<left>\d+)[\s.:)]+)?(?<!\w)(?P<name>{either})(?!\w)(?P<said>{outcome})?",
-        re.IGNORECASE,
+        rf"(?:(?P<left>\d+)[\s.:)]+)?(?<!\w)(?P<name>{either})(?!\w)(?P<said>{outcome})?", re.IGNORECASE
     )
 
 

@@ -20,9 +20,7 @@ class FileLevel(NamedTuple):
 
 
 def read_level_file(
-    path: str | PathLike[str],
-    is_row: Callable[[str], bool],
-    read: Callable[[Sequence[str]], str],
+    path: str | PathLike[str], is_row: Callable[[str], bool], read: Callable[[Sequence[str]], str]
 ) -> tuple[FileLevel, ...]:
     """Return the levels of a file: runs of rows, separated by blank lines, titles and comments.
 

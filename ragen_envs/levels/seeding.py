@@ -14,17 +14,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-__all__ = [
-    "STREAM_MASK",
-    "SUITE_VERSION",
-    "Rng",
-    "advance",
-    "below",
-    "jump",
-    "new_stream",
-    "uniform",
-    "word",
-]
+__all__ = ["STREAM_MASK", "SUITE_VERSION", "Rng", "advance", "below", "jump", "new_stream", "uniform", "word"]
 
 _T = TypeVar("_T")
 
@@ -62,13 +52,7 @@ def new_stream(purpose: str, scope: str, index: int, noise: int = 0) -> int:
         index: Number within the scope, >= 0.
         noise: Number of the independent draw within the index, >= 0.
     """
-    entropy = (
-        SUITE_VERSION,
-        zlib.crc32(purpose.encode()),
-        zlib.crc32(scope.encode()),
-        index,
-        noise,
-    )
+    entropy = (SUITE_VERSION, zlib.crc32(purpose.encode()), zlib.crc32(scope.encode()), index, noise)
     words = np.random.SeedSequence(entropy).generate_state(1, np.uint64)
     return int(words[0]) & STREAM_MASK
 

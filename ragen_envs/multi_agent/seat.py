@@ -75,12 +75,7 @@ class Seat:
         return parsed.actions[0] if runs and parsed.actions else None
 
     def tell(
-        self,
-        reply: str,
-        parsed: ParsedReply,
-        reward: float,
-        effective: bool,
-        end: ConversationEnd | None,
+        self, reply: str, parsed: ParsedReply, reward: float, effective: bool, end: ConversationEnd | None
     ) -> TurnResult:
         """Tell the player what the round did, and what is asked next."""
         choice = self.choice(parsed)

@@ -14,13 +14,7 @@ from ragen_bench.config import agents as known_agents
 from ragen_bench.config.agents import Agents, LiveAgent, Remote, check_sight, name_agents
 from ragen_bench.config.run_config import ENTRY, RunConfig, agent_entries, default_directory
 from ragen_bench.config.suites import Suite, adapt_suite, check_suite, load_suite
-from ragen_bench.evaluation.comparison import (
-    Side,
-    compare_sides,
-    comparison_grid,
-    read_side,
-    side_of,
-)
+from ragen_bench.evaluation.comparison import Side, compare_sides, comparison_grid, read_side, side_of
 from ragen_bench.evaluation.options import Endpoint, Limits, cache_file, make_budget, make_remote
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement, players_on
 from ragen_bench.evaluation.runner import Player, play_missing, play_run

@@ -64,10 +64,7 @@ def play_arms(target: str | Path, write: str = "outcomes", **options: Any) -> Ru
         side = read_side(agent)
         agent, suite = side.agent, side.run.config.suite
         options = {"attempts": side.run.config.attempts, **options}
-    decoding = {
-        "temperature": options.get("temperature"),
-        "max_tokens": options.get("max_reply_tokens"),
-    }
+    decoding = {"temperature": options.get("temperature"), "max_tokens": options.get("max_reply_tokens")}
     games = options.pop("games", ())
     games = [games] if isinstance(games, str) else list(games)
     suite = adapt_suite(suite, None, None, games, decoding, {}, text_ids())

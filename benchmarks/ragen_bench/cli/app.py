@@ -82,8 +82,7 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[  # noqa: ARG001
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     extension: Annotated[
         list[str] | None,

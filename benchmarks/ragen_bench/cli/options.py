@@ -13,8 +13,7 @@ RAY: Final = "Ray"
 
 RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 UncheckedOption: TypeAlias = Annotated[
-    bool,
-    typer.Option("--unchecked", help="Read a run whose files were edited after they were written."),
+    bool, typer.Option("--unchecked", help="Read a run whose files were edited after they were written.")
 ]
 FormatOption: TypeAlias = Annotated[
     Format,

@@ -30,8 +30,7 @@ class SweepOptions:
     """Size of a sweep, and the folder of its records."""
 
     seeds: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Seeds per cell.", show_default="6, with --quick 1"),
+        int | None, typer.Option(min=1, metavar="N", help="Seeds per cell.", show_default="6, with --quick 1")
     ] = None
     scale: Annotated[
         str,
@@ -43,8 +42,7 @@ class SweepOptions:
         typer.Option(help="Initial model instead of the scale's: smollm2, a folder, FILE.gguf, or hf:NAME."),
     ] = None
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of all sweeps.", show_default="runs/sweeps"),
+        Path | None, typer.Option(metavar="DIR", help="Folder of all sweeps.", show_default="runs/sweeps")
     ] = None
 
 
@@ -112,8 +110,7 @@ def train_sweep(
         ),
     ],
     game: Annotated[
-        list[str] | None,
-        typer.Option(help="Train on this game instead of the sweep's; may be repeated."),
+        list[str] | None, typer.Option(help="Train on this game instead of the sweep's; may be repeated.")
     ] = None,
     *,
     size: SweepOptions,
@@ -203,8 +200,7 @@ def reproduce(
     *,
     size: SweepOptions,
     results: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Folder of stored results: read first, then updated."),
+        Path, typer.Option(metavar="DIR", help="Folder of stored results: read first, then updated.")
     ] = Path("benchmarks/results"),
     placement: PlacementOptions,
     beside: Annotated[

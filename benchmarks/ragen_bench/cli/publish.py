@@ -25,8 +25,7 @@ _RESULTS = Path("benchmarks/results")
 @leaderboard_app.command()
 def check(
     entry: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="ENTRY", help="Folders of entries.", show_default="all"),
+        list[Path] | None, typer.Argument(metavar="ENTRY", help="Folders of entries.", show_default="all")
     ] = None,
     entries: EntriesOption = Path("leaderboards"),
     backend: BackendOption = "local",
@@ -172,8 +171,7 @@ def _ask(folder: Path) -> None:
 
 def push(
     folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="RUN/best of ragen train, or a leaderboard entry."),
+        Path, typer.Argument(metavar="FOLDER", help="RUN/best of ragen train, or a leaderboard entry.")
     ],
     repo: Annotated[str, typer.Argument(metavar="REPO", help="Repository, such as me/my-model.")],
     private: Annotated[bool, typer.Option("--private", help="Hide a new repository.")] = False,

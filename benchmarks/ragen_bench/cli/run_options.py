@@ -45,8 +45,7 @@ class RunOptions:
     """Options of the games, the sampling and the run directory."""
 
     episodes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Number of levels per game, instead of the suite's."),
+        int | None, typer.Option(metavar="N", help="Number of levels per game, instead of the suite's.")
     ] = None
     game: Annotated[
         list[str] | None,
@@ -58,19 +57,16 @@ class RunOptions:
     setting: SettingOption = None
     out: RunDirectoryOption = None
     seed: Annotated[
-        int | None,
-        typer.Option(metavar="S", help="Seed of the agents' sampling; the levels stay the same."),
+        int | None, typer.Option(metavar="S", help="Seed of the agents' sampling; the levels stay the same.")
     ] = None
     temperature: Annotated[
         float | None,
         typer.Option(
-            metavar="T",
-            help="Sampling temperature of language models, instead of the suite's; 0 is greedy.",
+            metavar="T", help="Sampling temperature of language models, instead of the suite's; 0 is greedy."
         ),
     ] = None
     max_reply_tokens: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Maximum tokens per reply, instead of the suite's."),
+        int | None, typer.Option(metavar="N", help="Maximum tokens per reply, instead of the suite's.")
     ] = None
     retry_errors: Annotated[
         bool,
@@ -93,15 +89,7 @@ class RunOptions:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `ragen_bench.evaluate` that these options stand for."""
-        kept = (
-            "episodes",
-            "settings",
-            "seed",
-            "temperature",
-            "max_reply_tokens",
-            "out",
-            "retry_errors",
-        )
+        kept = ("episodes", "settings", "seed", "temperature", "max_reply_tokens", "out", "retry_errors")
         return {"games": self.game or (), **{name: getattr(self, name) for name in kept}}
 
     @property
@@ -136,13 +124,11 @@ class EndpointOptions:
     stop: Annotated[
         list[str] | None,
         _endpoint(
-            metavar="TEXT",
-            help="Text at which a model's replies end, such as '</answer>'; may be repeated.",
+            metavar="TEXT", help="Text at which a model's replies end, such as '</answer>'; may be repeated."
         ),
     ] = None
     extra_body: Annotated[
-        str | None,
-        _endpoint(metavar="JSON", help="Merged into every request; null removes a field."),
+        str | None, _endpoint(metavar="JSON", help="Merged into every request; null removes a field.")
     ] = None
     tools: Annotated[
         bool, _endpoint("--tools", help="Let the model act through tool calls instead of text.")
@@ -161,8 +147,7 @@ class EndpointOptions:
         int, _endpoint(metavar="N", help="Maximum number of times a failed request is sent again.")
     ] = 9
     concurrency: Annotated[
-        int,
-        _endpoint(metavar="N", help="Maximum number of concurrent episodes, also of Python agents."),
+        int, _endpoint(metavar="N", help="Maximum number of concurrent episodes, also of Python agents.")
     ] = 32
     cache: Annotated[
         Path | None,
@@ -218,16 +203,12 @@ class BudgetOptions:
         float | None, _budget(metavar="MONEY", help="Maximum cost of the run; needs --prices.")
     ] = None
     token_limit: Annotated[
-        int | None,
-        _budget(metavar="N", help="Maximum tokens of the run, prompts and replies together."),
+        int | None, _budget(metavar="N", help="Maximum tokens of the run, prompts and replies together.")
     ] = None
     time_limit: Annotated[
         str | None, _budget(metavar="TIME", help="Stop after this time: 90s, 10m or 1.5h.")
     ] = None
     prices: Annotated[
         Path | None,
-        _budget(
-            metavar="FILE",
-            help="YAML: MODEL: {input: …, output: …}, the price of a million tokens.",
-        ),
+        _budget(metavar="FILE", help="YAML: MODEL: {input: …, output: …}, the price of a million tokens."),
     ] = None

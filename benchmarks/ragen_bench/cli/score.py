@@ -51,15 +51,12 @@ def bench(
     split: Annotated[
         str | None,
         typer.Option(
-            metavar="SPLIT",
-            help="train, validation or test levels.",
-            show_default="that of the suite: test",
+            metavar="SPLIT", help="train, validation or test levels.", show_default="that of the suite: test"
         ),
     ] = None,
     by: ByOption = None,
     attempts: Annotated[
-        int,
-        typer.Option(min=1, max=1024, metavar="N", help="Attempts at each level, for pass@N and pass^N."),
+        int, typer.Option(min=1, max=1024, metavar="N", help="Attempts at each level, for pass@N and pass^N.")
     ] = 1,
     backend: BackendOption = "local",
     gpus: Annotated[
@@ -183,10 +180,7 @@ def sweep(
     level_seed: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            metavar="S",
-            help="Seed of the levels that are drawn now.",
-            show_default="the date",
+            min=0, metavar="S", help="Seed of the levels that are drawn now.", show_default="the date"
         ),
     ] = None,
 ) -> None:

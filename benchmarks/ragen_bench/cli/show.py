@@ -211,8 +211,7 @@ def power(
         str, typer.Option(help="Difference of two success rates, such as 3pp (percentage points).")
     ] = "5pp",
     rate: Annotated[
-        float,
-        typer.Option(min=0.001, max=0.999, metavar="P", help="Success rate of the worse setting."),
+        float, typer.Option(min=0.001, max=0.999, metavar="P", help="Success rate of the worse setting.")
     ] = 0.2,
     seed_sd: Annotated[
         str, typer.Option(help="Standard deviation of the success rate over training seeds.")
@@ -220,10 +219,7 @@ def power(
     correlation: Annotated[
         float,
         typer.Option(
-            min=0.0,
-            max=0.99,
-            metavar="R",
-            help="Correlation of two runs' outcomes on the same level.",
+            min=0.0, max=0.99, metavar="R", help="Correlation of two runs' outcomes on the same level."
         ),
     ] = 0.3,
     sweep: Annotated[

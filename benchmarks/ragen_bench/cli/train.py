@@ -47,16 +47,12 @@ def train(
     ] = None,
     out: RunDirectoryOption = None,
     plan: Annotated[
-        bool,
-        typer.Option("--plan", help="Show how much memory the run would need, without starting it."),
+        bool, typer.Option("--plan", help="Show how much memory the run would need, without starting it.")
     ] = False,
     device_memory: Annotated[
         float | None,
         typer.Option(
-            metavar="GIB",
-            min=1.0,
-            help="With --plan: memory of each GPU.",
-            show_default="this machine's",
+            metavar="GIB", min=1.0, help="With --plan: memory of each GPU.", show_default="this machine's"
         ),
     ] = None,
     devices: Annotated[

@@ -24,16 +24,13 @@ TEST: Final = "test"
 
 def view(
     runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="A run directory, or several to see side by side."),
+        list[Path], typer.Argument(metavar="RUN...", help="A run directory, or several to see side by side.")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write the pages to a folder instead of serving them."),
+        Path | None, typer.Option(metavar="DIR", help="Write the pages to a folder instead of serving them.")
     ] = None,
     port: Annotated[
-        int,
-        typer.Option(min=0, max=65535, metavar="N", help="Port of the server; 0 for any free one."),
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port of the server; 0 for any free one.")
     ] = 0,
     unchecked: UncheckedOption = False,
 ) -> None:
@@ -197,8 +194,7 @@ def intervene(
     ],
     *,
     write: Annotated[
-        str,
-        typer.Option(metavar="outcomes|places", help="Statements that are written into thoughts."),
+        str, typer.Option(metavar="outcomes|places", help="Statements that are written into thoughts.")
     ] = "outcomes",
     options: RunOptions,
 ) -> None:
@@ -230,8 +226,7 @@ def intervene(
 def export(
     run: RunArgument,
     kind: Annotated[
-        Literal["inspect", "parquet", "jsonl", "hf"],
-        typer.Option("--format", help="Format of the files."),
+        Literal["inspect", "parquet", "jsonl", "hf"], typer.Option("--format", help="Format of the files.")
     ] = "inspect",
     out: Annotated[
         Path | None,

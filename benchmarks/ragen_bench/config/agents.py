@@ -21,19 +21,8 @@ from ragen_agents.policies import (
     is_policy,
     make_policy,
 )
-from ragen_agents.policies.endpoint.settings import (
-    OPENAI_URL,
-    Connection,
-    EndpointSettings,
-    read_key,
-)
-from ragen_agents.policies.python_agent import (
-    function_of,
-    is_python_agent,
-    load_agent,
-    source_of,
-    wrap_agent,
-)
+from ragen_agents.policies.endpoint.settings import OPENAI_URL, Connection, EndpointSettings, read_key
+from ragen_agents.policies.python_agent import function_of, is_python_agent, load_agent, source_of, wrap_agent
 from ragen_bench.config.suites import SamplingSettings, Task
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import IMAGE
@@ -176,9 +165,7 @@ class Remote:
 
 
 def make_policies(
-    agents: Iterable[str],
-    sampling: SamplingSettings,
-    remote: Remote,
+    agents: Iterable[str], sampling: SamplingSettings, remote: Remote
 ) -> dict[str, Policy | AsyncPolicy]:
     """Make the policies of agents. Called only for agents with episodes left to play."""
     decoding = Sampling(sampling.temperature, sampling.max_tokens, tuple(remote.settings.stop))

@@ -153,9 +153,7 @@ ConfigT = TypeVar("ConfigT", bound=AnyConfig)
 
 
 def agent_entries(
-    agents: Sequence[str],
-    endpoint: EndpointSettings,
-    live: Mapping[str, LiveAgent] = MappingProxyType({}),
+    agents: Sequence[str], endpoint: EndpointSettings, live: Mapping[str, LiveAgent] = MappingProxyType({})
 ) -> list[AgentEntry]:
     """Return the agents of a config; the endpoint is that of ``openai:`` agents, its stop that of models."""
     return [

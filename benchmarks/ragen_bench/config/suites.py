@@ -10,13 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 from ragen_agents.run_files.yaml_files import bundled_names, load_named, validate
 from ragen_bench.config.extensions import imported_extensions
-from ragen_bench.config.game_names import (
-    check_one_player,
-    find_game,
-    is_for_several,
-    short_names,
-    squeezed,
-)
+from ragen_bench.config.game_names import check_one_player, find_game, is_for_several, short_names, squeezed
 from ragen_bench.config.own_levels import limits_for, own_level_count, with_level_texts
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS
@@ -24,14 +18,7 @@ from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.levels.splits import read_split
 from ragen_envs.registration import creator_of, game_of, plain_id, text_ids
 
-__all__ = [
-    "SamplingSettings",
-    "Suite",
-    "Task",
-    "adapt_suite",
-    "bundled_suites",
-    "load_suite",
-]
+__all__ = ["SamplingSettings", "Suite", "Task", "adapt_suite", "bundled_suites", "load_suite"]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 

@@ -117,8 +117,7 @@ def _summary(levels: Levels, keys: Mapping[int, str]) -> dict[str, Any]:
     turns = [turn for seat in seats for turn in seat.turns]
     tokens = [turn.reply_tokens for turn in turns if turn.reply_tokens is not None]
     success = wilson_mean(
-        [mean([seat.success for seat in on_level]) for on_level in levels.values()],
-        clusters=clusters,
+        [mean([seat.success for seat in on_level]) for on_level in levels.values()], clusters=clusters
     )
     returns = bounds_of_several(
         bootstrap_mean(

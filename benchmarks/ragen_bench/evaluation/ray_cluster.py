@@ -192,10 +192,7 @@ class RayPlayer:
 
 
 def players_on(
-    cluster: RayCluster,
-    agents: Mapping[str, str | None],
-    sampling: SamplingSettings,
-    remote: Remote,
+    cluster: RayCluster, agents: Mapping[str, str | None], sampling: SamplingSettings, remote: Remote
 ) -> dict[str, Player]:
     """Return the players of agents: on a cluster where they can be loaded anywhere, else in this process.
 

@@ -57,11 +57,7 @@ def turn_rows(run: Run) -> pd.DataFrame:
     estimates (``tokens_estimated``); ``seconds``.
     """
     rows = [
-        {
-            **_key(episode),
-            "turn": number,
-            **{name: _plain(getattr(turn, name)) for name in _OF_TURN[5:]},
-        }
+        {**_key(episode), "turn": number, **{name: _plain(getattr(turn, name)) for name in _OF_TURN[5:]}}
         for episode in _episodes(run)
         for number, turn in enumerate(episode.turns, start=1)
     ]

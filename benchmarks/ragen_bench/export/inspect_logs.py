@@ -88,9 +88,7 @@ def _log(run: Run, agent: str, game: str, sample: Sample, row: Mapping[Any, Any]
             ),
             model=agent,
             model_generate_config=GenerateConfig(
-                temperature=suite.sampling.temperature,
-                max_tokens=suite.sampling.max_tokens,
-                seed=suite.seed,
+                temperature=suite.sampling.temperature, max_tokens=suite.sampling.max_tokens, seed=suite.seed
             ),
             config=EvalConfig(epochs=run.config.attempts, limit=suite.episodes),
             packages={"ragen-suite": __version__},
@@ -144,10 +142,7 @@ def _messages(episode: Episode) -> list[ChatMessage]:
     for user, reply in episode.examples:
         messages += [ChatMessageUser(content=user), ChatMessageAssistant(content=reply)]
     for turn in episode.turns:
-        messages += [
-            ChatMessageUser(content=turn.user),
-            ChatMessageAssistant(content=_content(turn)),
-        ]
+        messages += [ChatMessageUser(content=turn.user), ChatMessageAssistant(content=_content(turn))]
     if episode.closing:
         messages.append(ChatMessageUser(content=episode.closing))
     return messages

@@ -58,8 +58,7 @@ def _once(games: list[str]) -> list[str]:
 
 Slug = Annotated[str, Field(pattern=_SLUG), BeforeValidator(_slug)]
 Link = Annotated[
-    str,
-    Field(max_length=400, pattern=r"^https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[!#-;=?-\[\]_a-z~]*)?$"),
+    str, Field(max_length=400, pattern=r"^https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[!#-;=?-\[\]_a-z~]*)?$")
 ]
 Day = Annotated[
     str,
@@ -367,8 +366,5 @@ def _list(names: Iterable[str]) -> str:
 
 def entry_schema() -> str:
     """Return the schema as text."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Entry.model_json_schema(),
-    }
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Entry.model_json_schema()}
     return json.dumps(schema, indent=1) + "\n"

@@ -17,14 +17,7 @@ from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.config.control_games import control_notes, controls_of
 from ragen_bench.config.suites import Suite, load_suite
 from ragen_bench.evaluation.run_table import REFERENCE
-from ragen_bench.leaderboard.charts import (
-    HEIGHT,
-    MOST,
-    WIDTH,
-    lengths_plot,
-    tokens_plot,
-    training_plot,
-)
+from ragen_bench.leaderboard.charts import HEIGHT, MOST, WIDTH, lengths_plot, tokens_plot, training_plot
 from ragen_bench.leaderboard.check import Tick, check_entry
 from ragen_bench.leaderboard.entry import (
     LEVELS,

@@ -188,9 +188,5 @@ def _columns(ledgers: Sequence[Ledger], sample: Sample) -> dict[str, float]:
     # Where others have no ledger either, it is the game that has none.
     if failed and (ledgers or len(failed) == len(sample)):
         score = corrected_score(ledgers, failed)
-        columns |= {
-            "corrected": score.estimate,
-            "corrected_low": score.low,
-            "corrected_high": score.high,
-        }
+        columns |= {"corrected": score.estimate, "corrected_low": score.low, "corrected_high": score.high}
     return {name: columns[name] for name in DECISIONS}

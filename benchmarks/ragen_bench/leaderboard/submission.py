@@ -13,14 +13,7 @@ from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import ENTRY, AgentEntry, RunConfig
 from ragen_bench.evaluation.comparison import Side
 from ragen_bench.leaderboard.check import Tick, check_entry, results_of
-from ragen_bench.leaderboard.entry import (
-    About,
-    Entry,
-    EntryError,
-    Training,
-    check_rules,
-    check_titles,
-)
+from ragen_bench.leaderboard.entry import About, Entry, EntryError, Training, check_rules, check_titles
 from ragen_bench.leaderboard.store import read_about, write_entry
 from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode

@@ -11,14 +11,7 @@ from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.measurements import Runs, sample_of
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction, paper_mark
-from ragen_bench.reproduction.run_measures import (
-    VALIDATION,
-    collapsed_at,
-    curve,
-    gained,
-    sign_at,
-    smoothed,
-)
+from ragen_bench.reproduction.run_measures import VALIDATION, collapsed_at, curve, gained, sign_at, smoothed
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_rate_difference
 from ragen_bench.stats.paired import ALPHA, holm
@@ -241,10 +234,7 @@ def matrix_grid(what: Reproduction, data: pd.DataFrame, runs: Runs) -> Grid | No
         games = [column.test for column in what.columns]
         header = ["step", *(f"{game}\n{whose}" for game in games for whose in ("paper", "ours"))]
         rows = [
-            [
-                sign,
-                *(text for game in games for text in (str(at.get(game, "")), _step(runs, game, sign))),
-            ]
+            [sign, *(text for game in games for text in (str(at.get(game, "")), _step(runs, game, sign)))]
             for sign, at in what.steps.items()
         ]
         return Grid(header, rows, left=1)

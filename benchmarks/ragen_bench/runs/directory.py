@@ -16,21 +16,8 @@ from ragen_agents.run_files.files import ResourceContext, exclusive_lock, write_
 from ragen_agents.run_files.records import describe_provenance
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml
 from ragen_bench.config.agents import folder_of
-from ragen_bench.config.run_config import (
-    AnyConfig,
-    ConfigT,
-    MatchConfig,
-    RunConfig,
-    differences,
-    load_config,
-)
-from ragen_bench.runs.checksums import (
-    CHECKSUMS,
-    MAX_APPEND,
-    Checksums,
-    check_lines,
-    read_checksums,
-)
+from ragen_bench.config.run_config import AnyConfig, ConfigT, MatchConfig, RunConfig, differences, load_config
+from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, Checksums, check_lines, read_checksums
 from ragen_bench.runs.environments import check_environment, continue_with, write_environments
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.errors import RagenError

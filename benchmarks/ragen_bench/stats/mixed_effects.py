@@ -21,12 +21,7 @@ from ragen_bench.stats.intervals import FloatArray, Interval, score_interval
 from ragen_bench.stats.paired import mcnemar_exact
 from ragen_bench.stats.permutation import permutation_p
 
-__all__ = [
-    "Difference",
-    "mixed_effects_difference",
-    "mixed_effects_rate",
-    "mixed_effects_rate_difference",
-]
+__all__ = ["Difference", "mixed_effects_difference", "mixed_effects_rate", "mixed_effects_rate_difference"]
 
 
 class VarianceComponents(NamedTuple):

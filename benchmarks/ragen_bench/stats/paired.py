@@ -13,14 +13,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from ragen_bench.stats.clusters import Clusters, cluster_sums
-from ragen_bench.stats.intervals import (
-    FloatArray,
-    Interval,
-    as_samples,
-    bootstrap_mean,
-    wilson,
-    wilson_mean,
-)
+from ragen_bench.stats.intervals import FloatArray, Interval, as_samples, bootstrap_mean, wilson, wilson_mean
 
 __all__ = [
     "PairedResult",

@@ -26,10 +26,7 @@ SAMPLING: Final = "sampling"
 
 
 def variance_shares(
-    factors: Mapping[str, FloatArray],
-    clusters: Clusters | None = None,
-    resamples: int = 2000,
-    seed: int = 0,
+    factors: Mapping[str, FloatArray], clusters: Clusters | None = None, resamples: int = 2000, seed: int = 0
 ) -> dict[str, Interval]:
     """Return each component's share of the variance, in [0, 1], with its bootstrap interval over levels.
 

@@ -238,10 +238,7 @@ def _draw_panel(panel: Any, lines: dict[Any, pd.DataFrame]) -> None:
         reference = (rows["point"] == rows["reference"]).to_numpy()
         if not several:
             panel.plot(x[reference], y[reference], "o", color="white", markersize=2, zorder=5)
-        for column, text, dash in (
-            ("optimal_success", "optimum", "--"),
-            ("random_success", "random", ":"),
-        ):
+        for column, text, dash in (("optimal_success", "optimum", "--"), ("random_success", "random", ":")):
             if place == 0:
                 panel.plot(x, 100 * rows[column].to_numpy(), dash, color="0.45", linewidth=1, label=text)
         panel.set_xticks(x, [str(label) for label in rows["x"]])

@@ -9,13 +9,7 @@ from rich.console import Console
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.memory.fitting import fitted, refusal
 from ragen_agents.starpo.memory.planning import Sizes, this_device
-from ragen_agents.starpo.memory.training_memory import (
-    COMPONENTS,
-    GIB,
-    PHASES,
-    Device,
-    MemoryPlan,
-)
+from ragen_agents.starpo.memory.training_memory import COMPONENTS, GIB, PHASES, Device, MemoryPlan
 from ragen_agents.starpo.setup import check_shares, env_factory
 from ragen_bench.console.formats import Format, Grid, print_table
 from ragen_envs.errors import RagenError
@@ -68,12 +62,7 @@ def memory_grid(plan: MemoryPlan) -> Grid:
     totals = [plan.total(phase) for phase in PHASES]
     rows.append(["total", *map(_gib, totals)])
     rows.append(["free", *(f"{(plan.device.memory - total) / GIB:.2f}" for total in totals)])
-    return Grid(
-        ["peak, GiB", *(_HEADERS.get(phase, phase) for phase in PHASES)],
-        rows,
-        left=1,
-        grouped=False,
-    )
+    return Grid(["peak, GiB", *(_HEADERS.get(phase, phase) for phase in PHASES)], rows, left=1, grouped=False)
 
 
 def _gib(size: int) -> str:

@@ -19,11 +19,7 @@ DEFAULT_PRESET: Final = "starpo-s"
 
 
 def make_train_config(
-    what: str,
-    preset: str | None,
-    scale: str | None,
-    overrides: Sequence[str],
-    hashed: bool = True,
+    what: str, preset: str | None, scale: str | None, overrides: Sequence[str], hashed: bool = True
 ) -> TrainConfig:
     """Return the training config that a command line specifies.
 
@@ -40,8 +36,7 @@ def make_train_config(
             raise RagenError(f"unknown {name} '{value}'; known are {', '.join(known)}")
     is_file = what.endswith((".yaml", ".yml"))
     given = merged(
-        read_settings(Path(what)) if is_file else {"game": text_id_of(what)},
-        read_overrides(overrides),
+        read_settings(Path(what)) if is_file else {"game": text_id_of(what)}, read_overrides(overrides)
     )
     if not is_file:
         preset = preset or DEFAULT_PRESET

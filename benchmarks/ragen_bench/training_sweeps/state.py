@@ -50,10 +50,7 @@ class TaskState(NamedTuple):
 
 
 def read_states(
-    tasks: Sequence[SweepTask],
-    root: Path,
-    kept: Mapping[Path, TaskResult],
-    others: Mapping[Path, Borrowed],
+    tasks: Sequence[SweepTask], root: Path, kept: Mapping[Path, TaskResult], others: Mapping[Path, Borrowed]
 ) -> list[TaskState]:
     """Return the state of each task; only reads.
 

@@ -99,11 +99,7 @@ class Sweep(_Model):
             if game not in tasks:
                 raise ValueError(f"unknown game '{game}'; known are {', '.join(tasks)}")
         chosen = [cell for scale in self.scales.values() for cell in scale.cells or []]
-        for cell in [
-            self.reference,
-            *chosen,
-            *(c.against for c in self.cells.values() if c.against),
-        ]:
+        for cell in [self.reference, *chosen, *(c.against for c in self.cells.values() if c.against)]:
             if cell not in self.cells:
                 raise ValueError(f"unknown cell '{cell}'; known are {', '.join(self.cells)}")
         for preset in [self.preset, *(c.preset for c in self.cells.values() if c.preset)]:

@@ -15,14 +15,7 @@ from ragen_agents.starpo.config import resources_of
 from ragen_bench.config.own_levels import own_level_count, with_level_texts
 from ragen_bench.config.suites import SamplingSettings, Suite, Task
 from ragen_bench.training.train_settings import layered_config
-from ragen_bench.training_sweeps.sweep_config import (
-    Cell,
-    Regime,
-    ScaleName,
-    ScaleSettings,
-    Sweep,
-    core_tasks,
-)
+from ragen_bench.training_sweeps.sweep_config import Cell, Regime, ScaleName, ScaleSettings, Sweep, core_tasks
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
@@ -58,7 +51,7 @@ _REGIMES: Final[dict[Regime, dict[str, Any]]] = {
         "update": {"mini_batch_size": 16, "learning_rate": 1.5e-4, "critic_learning_rate": 5e-4},
         "evaluation": {"every": 0},
         "monitor": {"information_every": 0},
-    },
+    }
 }
 _CONVERSATIONS: Final[dict[Regime, dict[str, Any]]] = {"one-turn": {"max_turns": 1}}
 
@@ -261,10 +254,7 @@ def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
             f"group_size is {cell.group_size}, but must divide the {base.episodes} trajectories of an "
             "iteration"
         )
-    shape = {
-        "prompts_per_iteration": base.episodes // cell.group_size,
-        "group_size": cell.group_size,
-    }
+    shape = {"prompts_per_iteration": base.episodes // cell.group_size, "group_size": cell.group_size}
     return {"update": rates, "rollout": shape}
 
 

@@ -277,11 +277,7 @@ class _Replay:
                 yield _of_seat(number, check)
 
     def _outcome(self, number: int) -> Iterator[Check]:
-        record, seat, end = (
-            self.match.seats[number],
-            self.table.seats[number],
-            self._ends.get(number),
-        )
+        record, seat, end = (self.match.seats[number], self.table.seats[number], self._ends.get(number))
         cut_short = record.end.is_failure and end is None
         yield Check(None, "end", record.end, record.end if cut_short else end)
         yield Check(None, "error", record.error is not None, record.end == EndReason.ERROR)

@@ -47,11 +47,7 @@ def show_episode(episode: Episode, judged: Ledger | None) -> dict[str, Any]:
         "system": episode.system,
         "closing": episode.closing,
         "turns": [
-            {
-                **_turn(turn),
-                "decision": decision and _decision(decision),
-                "claims": _claims(turn, thought),
-            }
+            {**_turn(turn), "decision": decision and _decision(decision), "claims": _claims(turn, thought)}
             for turn, decision, thought in zip(episode.turns, decisions, thoughts, strict=True)
         ],
         "frames": frames,

@@ -22,11 +22,7 @@ the ``reasoning`` that came apart from it."""
 
 
 def write_transcript_pages(
-    title: str,
-    filters: tuple[str, str],
-    transcripts: list[Transcript],
-    out: Path,
-    notes: Sequence[str] = (),
+    title: str, filters: tuple[str, str], transcripts: list[Transcript], out: Path, notes: Sequence[str] = ()
 ) -> None:
     """Write one page that shows conversations, in the place of an older one."""
     if not transcripts:

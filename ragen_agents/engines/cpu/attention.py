@@ -25,11 +25,7 @@ class Parted(NamedTuple):
 
 
 def attend(
-    query: Tensor,
-    keys: Tensor | Parted,
-    values: Tensor | Parted,
-    bias: Tensor | None,
-    scaling: float,
+    query: Tensor, keys: Tensor | Parted, values: Tensor | Parted, bias: Tensor | None, scaling: float
 ) -> Tensor:
     """Attend with one query a row and query head.
 

@@ -55,12 +55,7 @@ class TransformersEngine:
         self._model.train(training)
         return [
             Completion(
-                request.key,
-                sample.ids,
-                sample.logprobs,
-                sample.finish,
-                self.version,
-                sample.entropies,
+                request.key, sample.ids, sample.logprobs, sample.finish, self.version, sample.entropies
             )
             for request, sample in zip(requests, samples, strict=True)
         ]

@@ -99,11 +99,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def sampling_fields(
-    seed: int,
-    temperature: float,
-    max_tokens: int,
-    stop_token_ids: Iterable[int],
-    stop: Sequence[str] = (),
+    seed: int, temperature: float, max_tokens: int, stop_token_ids: Iterable[int], stop: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the fields of vLLM's sampling parameters; all that a server could default is given."""
     return {

@@ -17,14 +17,7 @@ from safetensors.torch import save_file
 from ragen_agents.engines.base import Completion, EngineError, TokenRequest
 from ragen_agents.engines.vllm.api import UNLABELLED, sampling_fields
 from ragen_agents.engines.vllm.server import ServedModel
-from ragen_agents.engines.weights import (
-    Digests,
-    check_scores,
-    digests_of,
-    named_weights,
-    probe,
-    probed,
-)
+from ragen_agents.engines.weights import Digests, check_scores, digests_of, named_weights, probe, probed
 from ragen_envs.errors import RagenError, first_line
 
 WEIGHTS: Final = "weights-for-server"

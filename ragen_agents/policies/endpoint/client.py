@@ -10,13 +10,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import httpx2
-from openai import (
-    APIConnectionError,
-    APIError,
-    APIStatusError,
-    AsyncOpenAI,
-    DefaultAsyncHttpxClient,
-)
+from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from ragen_agents.bounded_http import bounded
@@ -246,8 +240,7 @@ class Client:
         self.unused: list[Usage] = []
         """Usage of paid answers that are no reply of an episode, until it is counted."""
         open_at_most = httpx2.Limits(
-            max_connections=connection.concurrency,
-            max_keepalive_connections=connection.concurrency,
+            max_connections=connection.concurrency, max_keepalive_connections=connection.concurrency
         )
         url, _, query = base_url.partition("?")
         self._client = AsyncOpenAI(

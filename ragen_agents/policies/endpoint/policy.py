@@ -68,10 +68,7 @@ class Gate:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open -= 1
         async with self._changed:
@@ -290,10 +287,7 @@ def _beginning(prefix: str) -> list[dict[str, Any]]:
 
 
 def _content(text: str, picture: Any) -> list[dict[str, Any]]:
-    return [
-        {"type": "text", "text": text},
-        {"type": "image_url", "image_url": {"url": data_url(picture)}},
-    ]
+    return [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": data_url(picture)}}]
 
 
 def _reply(request: Request, answer: Answer, seconds: float) -> Reply:

@@ -112,10 +112,7 @@ def advice(config: TrainConfig, planner: Planner) -> str:
 
 def _fewer_episodes(config: TrainConfig) -> TrainConfig | None:
     """Return a config with the fewest episodes at a time, or None if it has no more than that."""
-    fewest = {
-        "rollout": {"prompts_per_iteration": 1, "group_size": 2},
-        "evaluation": {"episodes": 1},
-    }
+    fewest = {"rollout": {"prompts_per_iteration": 1, "group_size": 2}, "evaluation": {"episodes": 1}}
     return None if config.episodes <= 2 else _changed(config, fewest)
 
 

@@ -19,12 +19,7 @@ from ragen_agents.rollout.conversation_length import longest_conversation
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.fitting import Planner, fit
 from ragen_agents.starpo.memory.model_shape import UnknownShapeError, read_config, shape_of
-from ragen_agents.starpo.memory.training_memory import (
-    Conversations,
-    Device,
-    MemoryPlan,
-    plan_memory,
-)
+from ragen_agents.starpo.memory.training_memory import Conversations, Device, MemoryPlan, plan_memory
 from ragen_agents.starpo.setup import MakeEnv
 from ragen_agents.starter import STARTER
 
@@ -76,11 +71,7 @@ class Sizes:
     """
 
     def __init__(
-        self,
-        config: TrainConfig,
-        make_env: MakeEnv,
-        download: bool = False,
-        model: Any | None = None,
+        self, config: TrainConfig, make_env: MakeEnv, download: bool = False, model: Any | None = None
     ) -> None:
         self._model = read_config(config.model, download) if model is None else model
         self.shape = shape_of(self._model)

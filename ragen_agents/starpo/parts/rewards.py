@@ -32,10 +32,7 @@ class TurnReward:
     def parts(self, before: str, reply: str, result: TurnResult) -> dict[str, float]:  # noqa: ARG002
         """Return the weighted parts."""
         weights = self.weights
-        parts = {
-            "game": weights.game * sum(result.rewards),
-            "penalty": weights.penalty * result.penalty,
-        }
+        parts = {"game": weights.game * sum(result.rewards), "penalty": weights.penalty * result.penalty}
         if weights.format:
             parts["format"] = weights.format * graded_format(result.parsed)
         if weights.grounded:

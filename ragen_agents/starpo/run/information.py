@@ -35,12 +35,7 @@ class _Reply:
 
 
 def measure_information(
-    learner: Learner,
-    trajectories: Sequence[Trajectory],
-    codec: ChatCodec,
-    most: int,
-    seed: int,
-    context: int,
+    learner: Learner, trajectories: Sequence[Trajectory], codec: ChatCodec, most: int, seed: int, context: int
 ) -> dict[str, float]:
     """Return the metrics of `information` for each sample and text.
 

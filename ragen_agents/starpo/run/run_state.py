@@ -89,9 +89,7 @@ class RunState:
                 return path
             if self.learner.accelerator.is_main_process:
                 _LOG.warning(
-                    "'%s' is damaged (%s does not match its hash); using an earlier checkpoint",
-                    path,
-                    broken,
+                    "'%s' is damaged (%s does not match its hash); using an earlier checkpoint", path, broken
                 )
         if checkpoints:
             raise RagenError(

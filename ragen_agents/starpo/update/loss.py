@@ -8,11 +8,7 @@ from torch import Tensor
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.math.losses import kl_estimate, value_loss
 from ragen_agents.starpo.parts.aggregations import AGGREGATIONS, BatchTotals, token_mean
-from ragen_agents.starpo.parts.policy_losses import (
-    POLICY_LOSSES,
-    PolicyLossInput,
-    token_loss,
-)
+from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES, PolicyLossInput, token_loss
 from ragen_agents.starpo.update.models import Scores
 from ragen_agents.starpo.update.prepared import LossInput
 

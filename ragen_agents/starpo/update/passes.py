@@ -108,11 +108,7 @@ class _Beginning(DynamicLayer):
     """
 
     def update(
-        self,
-        key_states: Tensor,
-        value_states: Tensor,
-        *_arguments: Any,
-        **_more: Any,
+        self, key_states: Tensor, value_states: Tensor, *_arguments: Any, **_more: Any
     ) -> tuple[Tensor, Tensor]:
         """Return keys and values unchanged."""
         if not self.is_initialized:
@@ -137,11 +133,7 @@ class _Rest(DynamicLayer):
         self._copies = copies
 
     def update(
-        self,
-        key_states: Tensor,
-        value_states: Tensor,
-        *_arguments: Any,
-        **_more: Any,
+        self, key_states: Tensor, value_states: Tensor, *_arguments: Any, **_more: Any
     ) -> tuple[Tensor, Tensor]:
         """Return the keys and values of whole rows."""
         assert self.keys is not None

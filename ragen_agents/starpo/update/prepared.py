@@ -8,12 +8,7 @@ from torch import Tensor
 
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.math.advantages import place_rewards, whiten
-from ragen_agents.starpo.math.losses import (
-    explained_variance,
-    importance_weights,
-    kl_estimate,
-    within_bounds,
-)
+from ragen_agents.starpo.math.losses import explained_variance, importance_weights, kl_estimate, within_bounds
 from ragen_agents.starpo.parts.estimators import (
     ESTIMATORS,
     AdvantageEstimate,

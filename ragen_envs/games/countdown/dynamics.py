@@ -12,8 +12,7 @@ Numbers = tuple[int, ...]
 SIGNS: Final = "+-*/"
 _NUMBER: Final = "[0-9]{1,36}"  # a product of six numbers of six digits has no more
 _FORM: Final = re.compile(
-    rf"\s*({_NUMBER})\s*([-+*/x×÷−·])\s*({_NUMBER})\s*(?:=\s*(-?{_NUMBER}(?:\.[0-9]+)?)\s*)?",
-    re.IGNORECASE,
+    rf"\s*({_NUMBER})\s*([-+*/x×÷−·])\s*({_NUMBER})\s*(?:=\s*(-?{_NUMBER}(?:\.[0-9]+)?)\s*)?", re.IGNORECASE
 )
 _SIGNS: Final = {"x": "*", "×": "*", "·": "*", "÷": "/", "−": "-"}
 

@@ -67,11 +67,7 @@ class CountdownEnv(WordGameEnv):
     target: int
 
     def __init__(
-        self,
-        numbers: int = 4,
-        level: str | None = None,
-        split: str = TRAIN,
-        render_mode: str | None = None,
+        self, numbers: int = 4, level: str | None = None, split: str = TRAIN, render_mode: str | None = None
     ) -> None:
         super().__init__(split, render_mode)
         self.count = read_count("numbers", numbers, FEWEST, MOST)

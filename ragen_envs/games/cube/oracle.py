@@ -193,8 +193,7 @@ def _with_solved(spread: Distribution, weight: float) -> Distribution:
     """Return a distribution with another weight of the solved cube."""
     others = spread.states != _SOLVED
     return Distribution(
-        np.concatenate([[_SOLVED], spread.states[others]]),
-        np.concatenate([[weight], spread.weights[others]]),
+        np.concatenate([[_SOLVED], spread.states[others]]), np.concatenate([[weight], spread.weights[others]])
     )
 
 

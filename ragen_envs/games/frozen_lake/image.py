@@ -5,11 +5,7 @@ from typing import Final
 from ragen_envs.pictures import drawing as d
 from ragen_envs.pictures.tiles import TileSet
 
-_SHINE = (
-    ((0.14, 0.36), (0.36, 0.14)),
-    ((0.2, 0.48), (0.3, 0.38)),
-    ((0.7, 0.86), (0.86, 0.7)),
-)
+_SHINE = (((0.14, 0.36), (0.36, 0.14)), ((0.2, 0.48), (0.3, 0.38)), ((0.7, 0.86), (0.86, 0.7)))
 _WAVES = (((0.3, 0.56), (0.46, 0.56)), ((0.56, 0.7), (0.68, 0.7)))
 
 

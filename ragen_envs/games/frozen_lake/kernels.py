@@ -79,14 +79,7 @@ def _outcome(tile: int, outcomes: tuple[Any, ...]) -> Any:
 
 _REWARDS, _ENDS = _outcomes()
 
-share(
-    dynamics.turned,
-    dynamics.slipped,
-    generator.attempt,
-    generator.has_path,
-    generator.close_off,
-    _outcome,
-)
+share(dynamics.turned, dynamics.slipped, generator.attempt, generator.has_path, generator.close_off, _outcome)
 
 
 @in_place
@@ -266,17 +259,7 @@ def rollout(
                     start_all(lakes, shown, block, due, fixed)
                     continue
                 failed = draw_all(
-                    lakes,
-                    shown,
-                    block,
-                    due,
-                    wanted[low:high],
-                    height,
-                    width,
-                    p,
-                    ways,
-                    key_weights,
-                    images,
+                    lakes, shown, block, due, wanted[low:high], height, width, p, ways, key_weights, images
                 )
                 if failed >= 0:
                     break

@@ -203,10 +203,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def measures(self) -> dict[str, float]:
         """Return also the boxes, the cells that are no wall, and the pushes of the oracle's solution."""
-        known: dict[str, float] = {
-            "boxes": self.boxes,
-            "cells": len(self._board) - self._board.count(WALL),
-        }
+        known: dict[str, float] = {"boxes": self.boxes, "cells": len(self._board) - self._board.count(WALL)}
         plan = solve(self.board)
         if plan is None:
             return known

@@ -69,10 +69,7 @@ class SokobanText(BoardText):
         """Return the goal, the rules and the rewards."""
         goal, when = "Push every box onto a target", "every box is on a target"
         if env.boxes > env.targets:
-            goal, when = (
-                "Push a box onto every target, and leave the other boxes",
-                "every target has a box",
-            )
+            goal, when = ("Push a box onto every target, and leave the other boxes", "every target has a box")
         return (
             f"You are playing Sokoban. {goal}; then the game ends. Each action "
             "moves you one cell. Moving into a box pushes it if the cell behind it is free (no wall "
@@ -95,10 +92,7 @@ class SokobanText(BoardText):
             "wall": [i for i in inner if cells[i] == WALL],
         }
         return places_text(
-            places,
-            height,
-            width,
-            "The border is wall and not listed; other cells not listed are empty.",
+            places, height, width, "The border is wall and not listed; other cells not listed are empty."
         )
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
@@ -171,10 +165,7 @@ def _moved(cells: bytearray, width: int, action: int) -> tuple[Cell | None, Cell
     offset = offsets(width)[action]
     row, column = _player(cells, width)
     player, moved, pushed, _ = move(cells, row * width + column, offset)
-    return (
-        divmod(player, width) if moved else None,
-        divmod(pushed + offset, width) if pushed else None,
-    )
+    return (divmod(player, width) if moved else None, divmod(pushed + offset, width) if pushed else None)
 
 
 def _outcome(player: Cell | None, box: Cell | None) -> str:

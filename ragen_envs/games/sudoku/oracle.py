@@ -3,14 +3,7 @@
 from collections.abc import Iterator
 
 from ragen_envs.game.oracle import Advice, Budget
-from ragen_envs.games.sudoku.dynamics import (
-    Grid,
-    Placement,
-    candidates,
-    empty_cells,
-    placed,
-    solution,
-)
+from ragen_envs.games.sudoku.dynamics import Grid, Placement, candidates, empty_cells, placed, solution
 
 
 def plan(grid: Grid) -> Iterator[Placement]:

@@ -82,10 +82,7 @@ class Catalogue(Sequence[Product]):
     """
 
     def __init__(
-        self,
-        products: Sequence[Product],
-        origin: tuple[Any, tuple[Any, ...]],
-        published: bool = False,
+        self, products: Sequence[Product], origin: tuple[Any, tuple[Any, ...]], published: bool = False
     ) -> None:
         self.products = tuple(products)
         self.published = published

@@ -65,10 +65,7 @@ def optimum(tiles: bytes, height: int, width: int, success_rate: float, finish: 
     if finish == ALL:
         best = games.reshape(len(running), -1).argmax(axis=1)
         values[running] = games.reshape(len(running), -1).max(axis=1)
-        first[running], second[running] = (
-            np.eye(_MOVES)[best // _MOVES],
-            np.eye(_MOVES)[best % _MOVES],
-        )
+        first[running], second[running] = (np.eye(_MOVES)[best // _MOVES], np.eye(_MOVES)[best % _MOVES])
     else:
         values[running], first[running], second[running] = solve_games(games)
     returns = paid.copy()
@@ -110,11 +107,7 @@ def _law(success_rate: float) -> Floats:
     law = np.zeros((_MOVES, _MOVES))
     law[STAY, STAY] = 1.0
     for action in range(STAY):
-        for draw, chance in (
-            (0.0, success_rate),
-            (success_rate, side),
-            (success_rate + side, side),
-        ):
+        for draw, chance in ((0.0, success_rate), (success_rate, side), (success_rate + side, side)):
             if chance > 0:
                 law[action, slipped(action, success_rate, draw)] += chance
     return law

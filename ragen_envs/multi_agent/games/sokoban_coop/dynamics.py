@@ -14,11 +14,7 @@ _MOVE: Final = REWARDS["dense"]._replace(per_action=0.0)
 
 
 def play_round(
-    board: MutableSequence[int],
-    movers: MutableSequence[int],
-    actions: Iterable[int],
-    width: int,
-    left: int,
+    board: MutableSequence[int], movers: MutableSequence[int], actions: Iterable[int], width: int, left: int
 ) -> tuple[list[bool], int, float]:
     """Play one action of every mover, in the order of the seats, on the board that the last one left.
 
