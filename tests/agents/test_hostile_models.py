@@ -85,7 +85,7 @@ LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% end
     ],
 )
 def test_templates_are_bounded(template, message, model, monkeypatch):
-    monkeypatch.setattr("ragen_agents.template_check.SECONDS", 2)
+    monkeypatch.setattr("ragen_agents.chat_template.SECONDS", 2)
     (model / "chat_template.jinja").unlink(missing_ok=True)
     put(model / "tokenizer_config.json", chat_template=template)
     assert message in load(model)

@@ -5,11 +5,13 @@ import re
 from dataclasses import replace
 
 import pytest
-from ragen_bench.leaderboard.overall import below_random, mean_score, overall_standings
 from ragen_bench.leaderboard.site import Pages
 from ragen_bench.leaderboard.standings import (
+    below_random,
     by_length,
     ledgers_of,
+    mean_score,
+    overall_standings,
     samples_of,
     standings,
     with_decisions,

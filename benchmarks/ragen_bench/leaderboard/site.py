@@ -28,12 +28,13 @@ from ragen_bench.leaderboard.entry import (
     prompt_settings,
     prompt_words,
 )
-from ragen_bench.leaderboard.overall import below_random, overall_standings
 from ragen_bench.leaderboard.standings import (
     Samples,
     Standing,
+    below_random,
     by_length,
     ledgers_of,
+    overall_standings,
     samples_of,
     standings,
     with_decisions,
