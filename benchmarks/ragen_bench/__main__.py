@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupted(received: Sequence[int], text: str = "") -> int:
-    """Say what ended the command, and return the exit code: that of Ctrl-C unless SIGTERM was received."""
+    """Print what ended the command, and return the exit code: that of Ctrl-C unless SIGTERM was received."""
     print(f"{'terminated by SIGTERM' if received else 'interrupted'}{text}", file=sys.stderr)
     return TERMINATED if received else INTERRUPTED
 
@@ -75,7 +75,7 @@ _EXTRAS = {
 
 @contextmanager
 def _terminated_like_ctrl_c(received: list[int]) -> Iterator[None]:
-    """Let SIGTERM, which clusters send, end a command as Ctrl-C does, and add it to the list."""
+    """Handle SIGTERM, which clusters send, like Ctrl-C, and add it to the list."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         received.append(number)

@@ -102,7 +102,7 @@ class Policy(Protocol):
     """A policy that plays many conversations in a batch, such as a model in this process."""
 
     name: str
-    """Its name in tables."""
+    """Name in tables."""
     batch_size: int
     """Most conversations that ``act`` is given."""
 
@@ -126,7 +126,7 @@ class AsyncPolicy(Protocol):
     """A policy that plays each conversation independently, such as a model behind an endpoint."""
 
     name: str
-    """Its name in tables."""
+    """Name in tables."""
     concurrency: int
     """Most conversations that are open at once."""
 

@@ -50,14 +50,14 @@ class RunProcesses:
         return held[0]
 
     def acquire(self, name: str) -> bool:
-        """Take what only one process may have at a time, unless another one has it."""
+        """Acquire the lock, unless another process holds it."""
         if self._store is None or self._store.add(f"ragen {name}", 1) == 1:
             return True
         self._store.add(f"ragen {name}", -1)
         return False
 
     def release(self, name: str) -> None:
-        """Give back what was acquired."""
+        """Release the lock."""
         if self._store is not None:
             self._store.add(f"ragen {name}", -1)
 

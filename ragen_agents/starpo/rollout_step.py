@@ -78,7 +78,7 @@ class Played(NamedTuple):
     trajectories: list[Trajectory]
     """All of them."""
     candidates: list[Trajectory]
-    """Those among which the filter chooses."""
+    """Trajectories among which the filter chooses."""
     game_seconds: float
     """Seconds that the games and the bookkeeping took in this process."""
 

@@ -180,7 +180,7 @@ class ServerShare(NamedTuple):
     """A process's share of the servers."""
 
     urls: list[str]
-    """Those that it asks."""
+    """Servers that this process queries."""
     leads: bool
     """Whether it gives these the weights."""
 

@@ -228,7 +228,7 @@ class Trainer:
         return f"out of memory in {phase or 'saving'}, {kept}; {advice(self.config, phase)}"
 
     def stop(self) -> None:
-        """Let ``run`` save its state and return after the current iteration."""
+        """Make ``run`` save its state and return after the current iteration."""
         self._stopping = True
 
     def close(self) -> None:
@@ -268,7 +268,7 @@ class Trainer:
         self._call("on_train_end")
 
     def _begin(self, journal: Journal) -> bool:
-        """Do what comes before the next iteration; returns whether the run has ended already."""
+        """Prepare the next iteration; returns whether the run has ended already."""
         progress = self.state.progress
         if progress.collapsed:
             self._warn("the monitor has stopped this run; another run directory begins a new one")

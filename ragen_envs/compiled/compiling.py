@@ -79,13 +79,13 @@ def inner(function: Callable[..., Any]) -> Any:
 
 
 def share(*functions: Callable[..., Any]) -> None:
-    """Let compiled functions call these plain ones, which allocate no arrays and stay as they are."""
+    """Allow compiled functions to call these plain ones, which allocate no arrays and stay as they are."""
     for function in functions:
         override(function, function)
 
 
 def override(function: Callable[..., Any], compiled: Callable[..., Any]) -> None:
-    """Let compiled functions call another plain function in place of one, see ``share``."""
+    """Replace a plain function by another one in compiled functions, see ``share``."""
     overload(function, jit_options=_UNWRAPPED | _BORROWING, strict=False)(lambda *_: compiled)
 
 

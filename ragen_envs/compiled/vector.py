@@ -117,7 +117,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
-        """Make the envs.
+        """Create the envs.
 
         Args:
             num_envs: Number of envs, at least 1.
@@ -424,10 +424,10 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     @abstractmethod
     def _allocate(self) -> None:
-        """Make the state, the observations, and the tables of the kernels."""
+        """Allocate the state, the observations, and the tables of the kernels."""
 
     def _link(self) -> None:
-        """Make the views of the buffers; games with further views extend it, ``_observations`` first."""
+        """Create the views of the buffers; games with further views extend it, ``_observations`` first."""
         self._streams = self._state[STREAM]
         self._everywhere.flags.writeable = False
         self._masks = {key: self._everywhere for _, name in self._shown_flags for key in (name, f"_{name}")}
@@ -459,7 +459,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     @abstractmethod
     def _write(self, ids: NDArray[np.int64], rows: NDArray[Any]) -> None:
-        """Give envs levels that were decoded, one row an env or one for all."""
+        """Write decoded levels into envs: one row for each env, or one for all."""
 
     @abstractmethod
     def _failure(self) -> GenerationError:
@@ -467,7 +467,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     @abstractmethod
     def _show(self, i: int) -> None:
-        """Make the state of env ``i`` the state of the single env, to be drawn."""
+        """Copy the state of env ``i`` to the single env, for drawing."""
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

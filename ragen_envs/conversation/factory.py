@@ -1,4 +1,4 @@
-"""Make conversations: one function turns a game into text in, text out."""
+"""Create conversations: one function turns a game into text in, text out."""
 
 import importlib
 import inspect
@@ -19,7 +19,7 @@ from ragen_envs.registration import creator_of, game_of, installed_games
 
 
 def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrapper:
-    """Make a conversation of any game.
+    """Create a conversation of any game.
 
     ``make("ragen/SokobanText-v0", actions_per_turn=1, size=7)`` has the settings of that id except for
     the two that are given. The id of a game without ``Text``, such as ``"ragen/Sokoban-v0"``, has the
@@ -54,7 +54,7 @@ def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrap
 
 
 def make_vector(game: str, num: int, **overrides: Any) -> ConversationVector:
-    """Make ``num`` conversations of the game with an id; see ``make`` for ids and overrides.
+    """Create ``num`` conversations of the game with an id; see ``make`` for ids and overrides.
 
     Raises:
         RagenError: As for ``make``; or the number is not positive, or the game is not an id.
@@ -66,7 +66,7 @@ def make_vector(game: str, num: int, **overrides: Any) -> ConversationVector:
 
 
 def make_registered(game: str, **keywords: Any) -> ConversationWrapper:
-    """Make the conversation of a text id that is registered for a game; ``gym.make`` calls this.
+    """Create the conversation of a text id that is registered for a game; ``gym.make`` calls this.
 
     Raises:
         RagenError: As of ``make``.
@@ -111,7 +111,7 @@ def _wrap(env: gym.Env[Any, Any], overrides: Mapping[str, Any]) -> ConversationW
 def _converse(
     env: gym.Env[Any, Any], settings: dict[str, Any], words: Mapping[str, Any]
 ) -> ConversationWrapper:
-    """Make a conversation of an env, which needs the keywords ``words`` if it has no text face."""
+    """Create a conversation of an env, which needs the keywords ``words`` if it has no text face."""
     if not hasattr(env.unwrapped, "text"):
         env = TextWrapper(env, **words)
     if isinstance(env, TextWrapper):
@@ -145,7 +145,7 @@ def _creator(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]]:
 def _create(
     spec: EnvSpec, creator: Callable[..., gym.Env[Any, Any]], keywords: Mapping[str, Any]
 ) -> gym.Env[Any, Any]:
-    """Make a game without the wrappers, and so without the time limit, that ``gym.make`` adds."""
+    """Create a game without the wrappers, and so without the time limit, that ``gym.make`` adds."""
     parameters = inspect.signature(creator).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     for name in parameters:

@@ -55,7 +55,7 @@ class TextWrapper(GameEnv[str]):
     """
 
     def __new__(cls, env: gym.Env[Any, Any] | None = None, **settings: Any) -> "TextWrapper":
-        """Make a game of words where actions cannot be listed. Copies are made without arguments."""
+        """Create a game of words where actions cannot be listed. Copies are made without arguments."""
         listed = env is None or _is_listed(env.action_space, settings.get("actions"))
         return object.__new__(cls if listed else _WordTextWrapper)
 

@@ -114,7 +114,7 @@ class Reading(NamedTuple):
     actions: Sequence[int]
     """Numbers of the actions; none if the text holds nothing but separators."""
     soft: set[SoftDefect]
-    """Its departures from names between ``||``."""
+    """Departures from names between ``||``."""
 
 
 class Vocabulary:

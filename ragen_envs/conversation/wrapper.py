@@ -294,7 +294,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return prompt.state_text(self.face, self._bare, self.settings.observation, self.symbols)
 
     def _look(self) -> None:
-        """Keep the picture of the state that the next user message tells."""
+        """Keep the picture of the state that the next user message describes."""
         if self.settings.observation == IMAGE:
             self._pictures.append(np.asarray(self.env.render(), np.uint8))
 
@@ -375,7 +375,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             return advice
 
     def _ask(self, method: str, ask: Callable[[], _Answer]) -> _Answer:
-        """Ask a method of the game about its state, and check that the state is unchanged."""
+        """Call a method of the game, and check that it leaves the state unchanged."""
         before = self.state_text()
         answer = ask()
         if self.state_text() != before:

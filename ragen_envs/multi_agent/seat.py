@@ -77,7 +77,7 @@ class Seat:
     def tell(
         self, reply: str, parsed: ParsedReply, reward: float, effective: bool, end: ConversationEnd | None
     ) -> TurnResult:
-        """Tell the player what the round did, and what is asked next."""
+        """Write the next message to the player: the result of the round, and the next request."""
         choice = self.choice(parsed)
         executed = () if choice is None else (choice,)
         penalty = 0.0 if parsed.is_valid else float(self.settings.format_penalty)
@@ -129,7 +129,7 @@ class Seat:
 
 
 def read_settings(kwargs: dict[str, Any]) -> ConversationSettings:
-    """Take the settings of seats out of keywords.
+    """Split the settings of seats from keywords.
 
     Raises:
         RagenError: A setting has a wrong value.

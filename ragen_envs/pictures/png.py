@@ -22,7 +22,7 @@ def encode_png(picture: NDArray[np.uint8]) -> bytes:
 
 
 def show_envs_in_notebooks() -> None:
-    """Let IPython, if it runs, show what ``gym.make`` returns: wrappers hide ``_repr_png_`` of their game."""
+    """Show games in IPython, if it runs, also in wrappers, which hide the ``_repr_png_`` of their game."""
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None and shell.display_formatter is not None:
         formatter = shell.display_formatter.formatters["image/png"]

@@ -181,7 +181,7 @@ def _awaitable(function: Callable[P, ReturnT]) -> Callable[P, Coroutine[Any, Any
 
 
 evaluate_async = _awaitable(evaluate)
-"""Do what `evaluate` does without blocking the event loop.
+"""Run `evaluate` without blocking the event loop.
 
 A cancelled call waits for the requests in flight, then stops; the same call resumes the run.
 """

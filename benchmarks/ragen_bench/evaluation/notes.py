@@ -65,7 +65,7 @@ class NotedRun(NamedTuple):
     folder: Path
     suite: Suite
     units: Literal["episodes", "seats"]
-    """Its agents play these. Seats do not have the setting ``demonstrations``."""
+    """Unit that its agents play. Seats do not have the setting ``demonstrations``."""
 
 
 def run_notes(run: Run, left_out: Sequence[str] = ()) -> list[str]:

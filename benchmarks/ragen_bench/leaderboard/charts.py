@@ -84,7 +84,7 @@ def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
 
 
 def _place_labels(points: list[dict[str, Any]]) -> None:
-    """Give each point a place for its title, on which there is no other title and no other point."""
+    """Place the title of each point, on which there is no other title and no other point."""
     for left in (True, False):
         side = [point for point in points if (point["x"] < WIDTH / 2) is left]
         side.sort(key=lambda p: p["y"])

@@ -33,7 +33,7 @@ _SLUG: Final = r"^[a-z0-9](?:[a-z0-9-]{0,46}[a-z0-9])?$"
 
 
 def _slug(name: object) -> object:
-    """Say in words what the pattern says."""
+    """Check the pattern, with an error in words."""
     if isinstance(name, str) and not re.fullmatch(_SLUG, name):
         raise ValueError("use lower-case letters, digits and dashes, at most 48, no dash first or last")
     return name

@@ -205,7 +205,7 @@ class KeyReader:
         self._descriptor = sys.stdin.fileno()
 
     def __enter__(self) -> Self:
-        """Let the terminal pass keys on at once, without showing them, until the end of the block."""
+        """Switch the terminal to pass keys on at once, without showing them, until the end of the block."""
         self._before = termios.tcgetattr(self._descriptor)
         tty.setcbreak(self._descriptor)
         self._keys = _characters(self._descriptor)
@@ -261,7 +261,7 @@ class KeyReader:
 
 
 def _erased(chosen: list[str], line: str) -> tuple[list[str], str]:
-    """Take the last action or character back, also from the screen."""
+    """Remove the last action or character, also from the screen."""
     if chosen:
         width = len(chosen[-1]) + (4 if len(chosen) > 1 else 0)
         _show("\b \b" * width)

@@ -76,7 +76,7 @@ class _Claim(_Model):
     needs: list[Structure] | None = None
     """Parts of the paper's setting that it is about; None for turns, or for nothing in own questions."""
     differs: dict[Structure, str] = Field(default_factory=dict)
-    """Those that are not as in the paper and do not matter: the words that say so as a part of the claim."""
+    """Structure that differs from the paper and does not matter: the words of the claim about it."""
     supposes: Literal["learns", "collapses"] | None = None
     """Required behaviour of the baseline on held-out levels: end above the initial model, or gain and then
     collapse."""

@@ -23,7 +23,7 @@ class Pictured:
         self._kept: set[str] = set()
 
     async def reply(self, request: Request) -> Reply:
-        """Keep the newest picture, and ask."""
+        """Save the newest picture, and pass the request on."""
         if request.pictures:
             self._keep(request.pictures[-1])
         return await self._policy.reply(request)

@@ -104,7 +104,7 @@ def _renamed(result: TaskResult, task: SweepTask) -> TaskResult:
 
 
 def add_to_archive(path: Path, results: Iterable[TaskResult]) -> None:
-    """Put results in the place of those of the same tasks; others stay.
+    """Replace results of the same tasks; others stay.
 
     The file is in the order of paths, and there whole or not at all. It is not touched where nothing changes.
     Several processes may add results at once.

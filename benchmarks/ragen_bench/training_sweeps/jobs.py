@@ -137,13 +137,13 @@ class SweepView(TerminalBar):
         self._bar.update(self._row, completed=self._finished + under_way, description=self._text(tasks))
 
     def done(self, task: SweepTask, seconds: float) -> None:
-        """Say that a task is done."""
+        """Report a finished task."""
         self._done += 1
         self._finished += _size(task)
         self._say(f"{self._done}/{self._tasks} {task.path}: done in {duration(seconds)}")
 
     def failed(self, task: SweepTask, reason: str, again: bool) -> None:
-        """Say why a task is not done."""
+        """Report why a task is not done."""
         self._say(f"{task.path}: {reason}{'; it will be retried at the end' if again else ''}")
 
     def _say(self, text: str) -> None:

@@ -98,7 +98,7 @@ class SweepTask(BaseModel):
 
     @property
     def path(self) -> Path:
-        """Its folder, below that of all sweeps."""
+        """Folder, below that of all sweeps."""
         last = "controls" if self.seed is None else f"seed{self.seed}"
         return Path(self.sweep, self.scale, self.game, self.cell, last)
 

@@ -121,7 +121,7 @@ class LocalHandler(BaseHTTPRequestHandler):
             super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 class _FolderHandler(LocalHandler, SimpleHTTPRequestHandler):

@@ -38,7 +38,7 @@ class GrowingLayer(DynamicLayer):
             self.buffers = pair
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Make buffers of the right kind, without slots."""
+        """Create buffers of the right kind, without slots."""
         super().lazy_initialization(key_states, value_states)
         self.buffers = (_without_slots(key_states), _without_slots(value_states))
 
@@ -68,7 +68,7 @@ class GrowingLayer(DynamicLayer):
         return put(self.common[0], self.keys), put(self.common[1], self.values)
 
     def reserve(self, count: int) -> None:
-        """Make room for so many slots more."""
+        """Reserve a number of further slots."""
         end = self.length + count
         if end > self.buffers[0].shape[2]:
             room = end + max(_SPARE, end // 2)

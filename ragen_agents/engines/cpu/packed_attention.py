@@ -28,7 +28,7 @@ class Packed(NamedTuple):
 
     @classmethod
     def of(cls, tree: TokenTree) -> "Packed":
-        """Read off the paths of a tree, whose levels are on a CPU; the tensors are where its tokens are."""
+        """Return the paths of a tree, whose levels are on a CPU; the tensors are where its tokens are."""
         paths: list[list[Tensor]] = []
         nodes: list[int] = []
         for level in tree.levels:

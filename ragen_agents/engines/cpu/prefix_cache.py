@@ -67,7 +67,7 @@ class PrefixCache:
         return beginnings
 
     def _taken(self, places: list[tuple[int, int]], spare: int) -> KeyValues | None:
-        """Take the keys and values out of the cache, so that they do not lie beside those that grow."""
+        """Remove the keys and values from the cache, so that they do not lie beside those that grow."""
         past, self._past = self._past, None
         if past is None or not any(n for _, n in places):
             return None

@@ -54,7 +54,7 @@ class VllmEngine:
         return []
 
     def sync(self, model: Any, version: int) -> None:
-        """Take over the weights of a model, and check that they arrived.
+        """Load the weights of a model, and check that they arrived.
 
         Raises:
             EngineError: They did not.

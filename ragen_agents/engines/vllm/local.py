@@ -126,7 +126,7 @@ class LocalModel:
         return [float(place[token].logprob) for place, token in pairs]
 
     def reload(self, weights: Iterable[tuple[str, Tensor]], label: str) -> None:
-        """Take over weights, and forget what was computed with the old ones.
+        """Load weights, and discard what was computed with the old ones.
 
         Called when nothing is queued.
 

@@ -44,10 +44,10 @@ class Processes(Protocol):
         """Return the first process's value; all call this together."""
 
     def acquire(self, name: str) -> bool:
-        """Take what only one process may have at a time, unless another one has it."""
+        """Acquire the lock, unless another process holds it."""
 
     def release(self, name: str) -> None:
-        """Give back what was acquired."""
+        """Release the lock."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class ServedModel:
     def __init__(self, url: str, vocabulary: int, timeout: float, outage_timeout: float) -> None:
         self.url = url
         self.precision = ""
-        """Its arithmetic, a key of ``weights.TOLERANCE``; known once ``check`` was called."""
+        """Arithmetic, a key of ``weights.TOLERANCE``; known once ``check`` was called."""
         self._vocabulary = vocabulary
         self._timeout, self._outage_timeout = timeout, outage_timeout
         self._silent_since: float | None = None

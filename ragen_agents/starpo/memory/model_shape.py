@@ -20,9 +20,9 @@ class ModelShape:
     parameters: int
     """Weights of the model; tied ones count once."""
     head_parameters: int
-    """Those of the output head, 0 where it is the embedding."""
+    """Parameters of the output head, 0 where it is the embedding."""
     linear_parameters: int
-    """Those of the linear layers below the head, without biases."""
+    """Parameters of the linear layers below the head, without biases."""
     adapter_width: int
     """Adapters of rank r on these layers have r times as many weights."""
     vocab_size: int
@@ -100,7 +100,7 @@ def read_config(name: str, download: bool = False) -> Any:
 
 
 class UnknownShapeError(RagenError):
-    """It is not known how much memory a model needs."""
+    """The memory that a model needs is not known."""
 
 
 def shape_of(config: Any) -> ModelShape:

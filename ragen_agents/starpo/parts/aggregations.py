@@ -33,7 +33,7 @@ class Aggregation:
     """
 
     name: str
-    """Its name in ``loss.agg_mode``."""
+    """Name in ``loss.agg_mode``."""
     function: Callable[[Tensor, Tensor, BatchTotals], Tensor]
     """Reduces (B, T) losses under a (B, T) bool mask to a scalar."""
     summary: str

@@ -80,7 +80,7 @@ class Estimator:
     """An advantage estimator and what it needs from the trainer."""
 
     name: str
-    """Its name in ``advantage.estimator``."""
+    """Name in ``advantage.estimator``."""
     function: _Function
     """A pure function of the batch."""
     summary: str
@@ -96,7 +96,7 @@ class Estimator:
     """Settings that are part of the publication, such as ``{"advantage.turn_gamma": 0.95}``; the trainer
     warns where others are set."""
     params: Mapping[str, float] = field(default_factory=dict)
-    """Its own settings and their defaults, set by ``advantage.params``."""
+    """Settings of its own and their defaults, set by ``advantage.params``."""
 
 
 ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator")

@@ -48,7 +48,7 @@ class GroupFilter:
     """A filter and what it needs."""
 
     name: str
-    """Its name in ``filter.kind``."""
+    """Name in ``filter.kind``."""
     function: Callable[[FilterInput], Iterable[int]]
     """Returns the indices of the groups to keep."""
     summary: str
@@ -56,7 +56,7 @@ class GroupFilter:
     needs_group: bool = False
     """Whether it compares the members of a group, so that ``rollout.group_size`` must be at least 2."""
     params: Mapping[str, float] = field(default_factory=dict)
-    """Its own settings and their defaults, set by ``filter.params``."""
+    """Settings of its own and their defaults, set by ``filter.params``."""
 
 
 FILTERS: Final[Registry[GroupFilter]] = Registry("filter.kind")

@@ -48,7 +48,7 @@ class PolicyLoss:
     """A policy loss."""
 
     name: str
-    """Its name in ``loss.policy_loss``."""
+    """Name in ``loss.policy_loss``."""
     function: Callable[[PolicyLossInput], TokenLoss]
     """Returns the loss of each token; tokens outside the mask are ignored."""
     summary: str
@@ -57,7 +57,7 @@ class PolicyLoss:
     """Settings that are part of the publication, such as ``{"loss.agg_mode": "seq-mean-token-mean"}``; the
     trainer warns where others are set."""
     params: Mapping[str, float] = field(default_factory=dict)
-    """Its own settings and their defaults, set by ``loss.params``."""
+    """Settings of its own and their defaults, set by ``loss.params``."""
 
 
 POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss")

@@ -13,7 +13,7 @@ class Part(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the config."""
+        """Name in the config."""
 
     @property
     def function(self) -> Callable[..., Any]:

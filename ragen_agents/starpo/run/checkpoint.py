@@ -45,7 +45,7 @@ class Progress:
     best: float | None = None
     """Validation success of the best checkpoint, in [0, 1]."""
     best_return: float = 0.0
-    """Its validation return, which decides as long as nothing succeeds."""
+    """Validation return of the best checkpoint, which decides as long as nothing succeeds."""
     empty: int = 0
     """Iterations in a row that had nothing to learn from, though not every episode succeeded."""
     healthy: int | None = None

@@ -92,10 +92,10 @@ class Tracker(Protocol):
     """Takes scalars and sampled trajectories."""
 
     def add(self, iteration: int, values: dict[str, float]) -> None:
-        """Take in the metrics of an iteration."""
+        """Log the metrics of an iteration."""
 
     def add_sample(self, sample: Mapping[str, Any]) -> None:
-        """Take in a sampled trajectory: a line of ``samples.jsonl``."""
+        """Log a sampled trajectory: a line of ``samples.jsonl``."""
 
     def close(self) -> None:
         """Write what is left."""

@@ -62,7 +62,7 @@ class EchoTrapMonitor:
     _seen: set[Sign] = field(default_factory=set)
 
     def begin(self, metrics: Mapping[str, float]) -> None:
-        """Take in the evaluation of the initial model."""
+        """Record the evaluation of the initial model."""
         self.initial = Level(metrics["validation/success"], metrics["validation/return"])
 
     def restart(self) -> None:
@@ -71,7 +71,7 @@ class EchoTrapMonitor:
         self._seen.clear()
 
     def observe(self, metrics: Mapping[str, float]) -> list[SignSeen]:
-        """Take in the metrics of the next iteration and return the signs that have newly appeared."""
+        """Record the metrics of the next iteration and return the signs that have newly appeared."""
         self.history.append(dict(metrics))
         now = self._level()
         is_first = len(self.history) == 1 and self.best == Level()

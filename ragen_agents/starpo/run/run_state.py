@@ -166,7 +166,7 @@ class RunState:
             checkpoint.prune(self.checkpoints, self.config.save_total_limit, at.healthy, last=at.iteration)
 
     def act_on(self, signs: list[SignSeen]) -> Action:
-        """Do what the config asks for at a collapse, and return it.
+        """Take the config's action at a collapse, and return it.
 
         After a rollback the monitor starts anew, but keeps the best, so that it can see the next collapse.
         """

@@ -31,7 +31,7 @@ def has_adapters(model: Any) -> bool:
 
 
 def add_critic_adapter(policy: Any) -> None:
-    """Give a model with adapters a second one, which starts as a copy of the first."""
+    """Add a second adapter to a model with adapters, which starts as a copy of the first."""
     policy.add_adapter(CRITIC, policy.peft_config[POLICY])
     named = dict(policy.named_parameters())
     for name, parameter in named.items():

@@ -212,7 +212,7 @@ class Learner:
         return totals
 
     def _passed(self, passes: Callable[[], T]) -> T:
-        """Make this process's passes; if memory runs out in any process, all stop.
+        """Run this process's passes; if memory runs out in any process, all stop.
 
         Where the weights are split, the others wait in the pass that failed, and cannot be told.
         """

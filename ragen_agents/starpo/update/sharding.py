@@ -42,7 +42,7 @@ class WholeCopy:
         self._model = None if device is None else copy.deepcopy(model).to(device)
 
     def refreshed_from(self, parts: nn.Module) -> Any:
-        """Give the copy the split model's present weights and return it; all processes call this together."""
+        """Return the copy with the split model's present weights; all processes call this together."""
         ours = {} if self._model is None else dict(self._model.named_parameters())
         with torch.no_grad():
             for name, part in parts.named_parameters():

@@ -67,7 +67,7 @@ def play(
     state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, arms: Any, better: Any,
     limit: Any,
 ) -> Any:  # fmt: skip
-    """Do as ``step`` with actions that were checked."""
+    """Step with actions that were checked; see ``step``."""
     safe, risky = Arm(arms[SAFE, 0], arms[SAFE, 1]), Arm(arms[RISKY, 0], arms[RISKY, 1])
     done = scratch[: actions.shape[0]]
     for i in range(actions.shape[0]):

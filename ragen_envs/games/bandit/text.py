@@ -40,7 +40,7 @@ class BanditText(OwnText):
         return f"{env.names[env.chosen]} paid {env.paid:g}"
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:  # noqa: ARG002
-        """Tell which name sounds how, and the choice by its sound before its name.
+        """State how each name sounds, and the choice by its sound before its name.
 
         A small model that chooses between two names at once has to predict a mixture of them, and a
         mixture of two embeddings is close to those of other names. After the sound it only has to

@@ -1,4 +1,4 @@
-"""Tell which cubes are the same level.
+"""Find which cubes are the same level.
 
 Two cubes are the same if one becomes the other by holding it another way (24 rotations), by looking at
 it in a mirror, and by naming its colors anew, all of which leave the fewest turns as they are. So a

@@ -70,7 +70,7 @@ class CubeText(BoardText):
         return "\n".join(lines)
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
-        """Tell the fewest turns that solve the cube, now and after each turn, counted down."""
+        """State the fewest turns that solve the cube, now and after each turn, counted down."""
         state = env.state
         parts = [f"Turns to solve it: {fewest_turns(state)}. {countdown(budget)}"]
         for left, action in zip(range(budget.this_turn, 0, -1), actions, strict=False):

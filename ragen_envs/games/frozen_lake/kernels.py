@@ -115,7 +115,7 @@ def play(
     tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, ways: Any,
     settings: Any,
 ) -> Any:  # fmt: skip
-    """Do as ``step`` with actions that were checked."""
+    """Step with actions that were checked; see ``step``."""
     success_rate, home = settings[SUCCESS_RATE], int(settings[HOME])
     turns = scratch[: actions.shape[0]]
     for i in range(actions.shape[0]):

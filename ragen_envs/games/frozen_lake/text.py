@@ -112,7 +112,7 @@ class FrozenLakeText(BoardText):
         return before, f"{when}: player {_words(sorted(then))}"
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
-        """Tell where things are, then the moves, counted down, and where each leads.
+        """State where things are, then the moves, counted down, and where each leads.
 
         On slippery ice that is known of the first move only: three places.
         """

@@ -33,7 +33,7 @@ class MastermindText(OwnText):
         return "\n".join(["Guesses so far:", *lines]) if lines else "No guesses so far."
 
     def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
-        """Tell how many codes agree with the answers, and whether the guess is one of them."""
+        """State how many codes agree with the answers, and whether the guess is one of them."""
         left = remaining(env.guesses)
         guess = read_code(actions[0])
         fits = guess in (CODES[number] for number in left)

@@ -78,7 +78,7 @@ class MinesweeperText(BoardText):
         )
 
     def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
-        """Tell for each cell whether it is certainly safe, by what is seen before the turn."""
+        """State for each cell whether it is certainly safe, by what is seen before the turn."""
         boards, parts = oracle.consistent(env.mined, env.opened), []
         for action in actions:
             cell = cell_of(action)

@@ -130,7 +130,7 @@ def play(
     cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, width: Any, limit: Any,
     payoff: Any, distances: Any,
 ) -> Any:  # fmt: skip
-    """Do as ``step`` with actions that were checked."""
+    """Step with actions that were checked; see ``step``."""
     done = scratch[: actions.shape[0]]
     move_all(cells, state, actions, width, distances, done)
     for i in range(actions.shape[0]):

@@ -17,7 +17,7 @@ from ragen_envs.levels.seeding import STREAM_MASK, advance, below, word
 WALK: Final = 1 << 31
 """The player takes a step when its word is below this: probability 0.5."""
 WALK_FROM_NEAR: Final = 3435973837
-"""The same for the first step when a single box was pulled by one cell: probability 0.8."""
+"""Bound for the first step when a single box was pulled by one cell: probability 0.8."""
 MOST_STEPS: Final = 3
 """The player walks at most so far at the end."""
 NOTES: Final = 8
@@ -200,7 +200,7 @@ def apart(a: int, b: int, width: int) -> int:
 def walk_away(
     board: Ints, width: int, player: int, steps: int, displacement: int, stream: int
 ) -> tuple[int, int]:
-    """Let the player take up to some steps to free neighbours that it has not visited.
+    """Walk the player up to some steps to free neighbours that it has not visited.
 
     The first step is taken with probability 0.8 if ``displacement``, the sum of the boxes' distances to
     their targets, is 1, else 0.5; each further one with probability 0.5. ``board`` holds the boxes and no

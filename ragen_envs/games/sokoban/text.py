@@ -96,7 +96,7 @@ class SokobanText(BoardText):
         )
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
-        """Tell where things are, then where each move leads; the moves are counted down."""
+        """State where things are, then where each move leads; the moves are counted down."""
         width, cells = env.width, bytearray(env.cells)
         seen = _things(cells, width)
         lists = " ".join(f"{name.capitalize()} {_words(places)}." for name, places in seen.items())

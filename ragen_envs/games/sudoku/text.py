@@ -70,7 +70,7 @@ class SudokuText(BoardText):
         )
 
     def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
-        """Tell which digits the row, the column and the box of each cell have."""
+        """State which digits the row, the column and the box of each cell have."""
         grid, parts = env.grid, []
         for action in actions:
             placement = read_placement(action)

@@ -201,7 +201,7 @@ class WebShopEnv(WordGameEnv):
         return encode_goal(goal, self.catalogue)
 
     def start(self, level: str) -> None:
-        """Make a goal the customer's, on the search page."""
+        """Start a goal of the customer on the search page."""
         self.goal = decode_goal(level, self.catalogue)
         self.page = dynamics.Page()
         self.verdict = None

@@ -48,7 +48,7 @@ class WebShopText(OwnText):
         return shown if env.verdict is None else f"{shown}\n{_outcome(env)}"
 
     def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
-        """Say what is wanted, and what is done about it."""
+        """State the request, and the next step towards it."""
         goal = env.goal
         wanted = ", ".join((*goal.attributes, *(value for _, value in goal.options)))
         (noun,) = sorted(goal.product.nouns)[:1] or ("product",)
