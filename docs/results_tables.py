@@ -20,7 +20,7 @@ def decided_table(reports: Iterable[Report]) -> str:
 
 def drawing(report: Report, picture: str) -> str:
     """Return the drawing of a stored result, and its table if it has one besides that of its cells."""
-    parts = [f"![{report.what.title}]({picture})"]
+    parts = [f"![{report.exhibit.title}]({picture})"]
     if report.second_table is not None:
         parts += [f"{report.second_table[0]}:", markdown(report.second_table[1]).strip()]
     return "\n\n".join(parts) + "\n"

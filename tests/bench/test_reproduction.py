@@ -95,7 +95,7 @@ def test_reports_of_kept_results_have_the_runs_that_another_sweep_made(tmp_path)
         tasks = plan(load_sweep(name), Choice(seeds=seeds, games=("Sokoban",)))
         results = [make_result(task) for task in tasks if task.cell in cells]
         add_to_archive(archive_path(tmp_path, name, "laptop"), results)
-    (report,) = [r for r in kept_reports(tmp_path) if r.what.name == "figure8"]
+    (report,) = [r for r in kept_reports(tmp_path) if r.exhibit.name == "figure8"]
     seeds = dict(zip(report.data["row"], report.data["seeds"], strict=True))
     assert (seeds["no-kl"], seeds["one-step"]) == (8, 6)
 

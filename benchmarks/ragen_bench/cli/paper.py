@@ -238,9 +238,9 @@ def reproduce(
         )
     finished = True
     for each in bundled_reproductions() if name == "all" else [name]:
-        what = load_reproduction(each)
-        games = games_of(what, size.scale)
-        sweep_run = replace(make_run(what.sweep, games, size, placement), kept=results)
+        exhibit = load_reproduction(each)
+        games = games_of(exhibit, size.scale)
+        sweep_run = replace(make_run(exhibit.sweep, games, size, placement), kept=results)
         if not run and not dry_run:  # what is left to run is of the current version
             sweep_run = sweep_run.with_kept_version()
         if not run and not size.quick and size.seeds is None:
@@ -248,12 +248,12 @@ def reproduce(
         sweep_run.check_kept()
         if not run and not dry_run and not _anything_stored(sweep_run, results):
             others_are_stored = any(sweep_run.archive(results).parent.glob("*.jsonl"))
-            message = _nothing_stored(what.sweep if others_are_stored else None, results)
+            message = _nothing_stored(exhibit.sweep if others_are_stored else None, results)
             if name != "all" or not others_are_stored:
                 raise RagenError(message)
             print(f"note: {message}", file=sys.stderr)
             continue
-        others = read_beside(beside or (), what, sweep_run.choice)
+        others = read_beside(beside or (), exhibit, sweep_run.choice)
         if dry_run:
             print_cost(sweep_run, style, wide)
             continue
@@ -263,7 +263,7 @@ def reproduce(
             finished &= finish(sweep_run)
         from ragen_bench.reproduction.reproduction_report import Report
 
-        report = Report(what, sweep_run, others)
+        report = Report(exhibit, sweep_run, others)
         _print(report, style, wide)
         for path in report.write(results):
             print(path, file=sys.stderr)
@@ -296,7 +296,7 @@ def _print(report: "Report", style: Format, wide: bool) -> None:
         "claims": plain_rows(claims),
         **{name: plain_rows(data) for name, data in second.items() if data is not None},
     }
-    title = report.what.title
+    title = report.exhibit.title
     if style is not Format.TABLE:
         print_table(report.data, report.table, style, title, report.notes(), facts, wide)
         return

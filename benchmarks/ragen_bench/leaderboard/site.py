@@ -183,19 +183,19 @@ class Pages:
         from ragen_bench.reproduction.claims import WORDS
 
         rows = [
-            (report.what, [[v.verdict for v in report.verdicts].count(word) for word in WORDS])
+            (report.exhibit, [[v.verdict for v in report.verdicts].count(word) for word in WORDS])
             for report in self._reports
         ]
         self._write("results/index.html", "results.html", words=WORDS, rows=rows)
 
     def write_result(self, report: "Report") -> None:
         """Write the page of a table or figure of the paper."""
-        name, drawing = report.what.name, report.drawing
+        name, drawing = report.exhibit.name, report.drawing
         self._write(
             f"results/{name}.html",
             "result.html",
-            what=report.what,
-            sweep=report.what.load_sweep(),
+            exhibit=report.exhibit,
+            sweep=report.exhibit.load_sweep(),
             notes=report.notes(),
             matrix=report.matrix,
             claims=report.claims,
@@ -360,7 +360,7 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
         for game in games:
             pages.write_episodes(each, game, ledgers[game].get(each.entry.about.name, {}))
     for report in reports:
-        write_table(out / "data", report.what.name, report.data)
+        write_table(out / "data", report.exhibit.name, report.data)
         pages.write_result(report)
     if reports:
         pages.write_results()

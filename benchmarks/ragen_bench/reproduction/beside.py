@@ -31,16 +31,16 @@ class Beside:
     sampling: SamplingSettings
 
 
-def read_beside(folders: Sequence[Path], what: Reproduction, choice: Choice) -> list[Beside]:
+def read_beside(folders: Sequence[Path], exhibit: Reproduction, choice: Choice) -> list[Beside]:
     """Return the agents, but no controls, of runs of ``ragen bench`` with tests of a table."""
     agents: dict[tuple[str, str], Beside] = {}
     for folder in folders:
         run = read_run(folder)
-        played = _of_run(run, what, choice)
+        played = _of_run(run, exhibit, choice)
         if not played and all(agent.name in CONTROLS for agent in run.config.agents):
             raise RagenError(f"--beside is '{folder}', which has controls only; the table has its own")
         if not played:
-            raise RagenError(_nothing(folder, what, choice))
+            raise RagenError(_nothing(folder, exhibit, choice))
         for one in played:
             if (one.agent, one.test) in agents:
                 raise RagenError(f"--beside is '{folder}', but another run has '{one.agent}' too")
@@ -48,11 +48,11 @@ def read_beside(folders: Sequence[Path], what: Reproduction, choice: Choice) -> 
     return list(agents.values())
 
 
-def _of_run(run: Run, what: Reproduction, choice: Choice) -> list[Beside]:
+def _of_run(run: Run, exhibit: Reproduction, choice: Choice) -> list[Beside]:
     if run.config.suite.split != "test":
         return []
     agents = []
-    tests, levels = _tests(what, choice), choice.levels
+    tests, levels = _tests(exhibit, choice), choice.levels
     several = len({cell for cell, _, _ in tests}) > 1
     for cell, test, wanted in tests:
         for name, task in run.config.suite.tasks.items():
@@ -66,12 +66,12 @@ def _of_run(run: Run, what: Reproduction, choice: Choice) -> list[Beside]:
     return agents
 
 
-def _tests(what: Reproduction, choice: Choice) -> list[tuple[str, str, Task]]:
+def _tests(exhibit: Reproduction, choice: Choice) -> list[tuple[str, str, Task]]:
     """Return every test of a table: the first cell with its settings, its name, and the task."""
     every: list[tuple[str, str, Task]] = []
-    sweep = what.load_sweep()
+    sweep = exhibit.load_sweep()
     scale = sweep.scales[choice.scale]
-    for test in dict.fromkeys(column.test for column in what.columns):
+    for test in dict.fromkeys(column.test for column in exhibit.columns):
         for name, cell in sweep.cells.items():
             task = Task(env=core_tasks()[test].env, settings=conversation_settings(scale, cell))
             if all(task != other for _, _, other in every):
@@ -79,11 +79,11 @@ def _tests(what: Reproduction, choice: Choice) -> list[tuple[str, str, Task]]:
     return every
 
 
-def _nothing(folder: Path, what: Reproduction, choice: Choice) -> str:
+def _nothing(folder: Path, exhibit: Reproduction, choice: Choice) -> str:
     tests = [
-        f"{test} with {task.settings}" if task.settings else test for _, test, task in _tests(what, choice)
+        f"{test} with {task.settings}" if task.settings else test for _, test, task in _tests(exhibit, choice)
     ]
     return (
         f"--beside is '{folder}', but no agent of that run has played the first {choice.levels} test levels "
-        f"of a test of {what.name}: {', '.join(tests)}"
+        f"of a test of {exhibit.name}: {', '.join(tests)}"
     )

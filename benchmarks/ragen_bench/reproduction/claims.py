@@ -78,7 +78,7 @@ class Verdict(NamedTuple):
     """Place in the paper."""
 
 
-def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
+def judge(exhibit: Reproduction, runs: Runs) -> list[Verdict]:
     """Return the verdicts on all claims of a table or figure.
 
     Where a premise of a claim does not hold, nothing can be told; it counts as one with a p-value of 1, so
@@ -91,18 +91,21 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     had the smallest p-value of all, and seeds were added.
     """
     factors, later = (
-        [2**c.changed * runs.correction(what.cells_of(c), needed_curve(c), further) for c in what.claims]
+        [
+            2**c.changed * runs.correction(exhibit.cells_of(c), needed_curve(c), further)
+            for c in exhibit.claims
+        ]
         for further in (0, 1)
     )
-    premises = [_failed_premises(what, claim, runs) for claim in what.claims]
+    premises = [_failed_premises(exhibit, claim, runs) for claim in exhibit.claims]
     findings = [
-        _corrected(_find(what, claim, runs), math.nan if premise else factor)
-        for claim, factor, premise in zip(what.claims, factors, premises, strict=True)
+        _corrected(_find(exhibit, claim, runs), math.nan if premise else factor)
+        for claim, factor, premise in zip(exhibit.claims, factors, premises, strict=True)
     ]
     level = ALPHA / max(len(findings), 1)
     verdicts = []
     for claim, factor, premise, f, (p, half) in zip(
-        what.claims, later, premises, findings, _adjusted(findings), strict=True
+        exhibit.claims, later, premises, findings, _adjusted(findings), strict=True
     ):
         word, of = _word(f, p, half)
         remedy = Remedy() if premise or word not in ("undecided", "not run") else f.remedy(level / factor)
@@ -152,16 +155,16 @@ def _word(finding: Finding, p: float, half: float) -> tuple[Word, float]:
     return ("smaller", finding.p_half) if half <= ALPHA else ("undecided", finding.p_value)
 
 
-def _find(what: Reproduction, claim: Claim, runs: Runs) -> Finding:
+def _find(exhibit: Reproduction, claim: Claim, runs: Runs) -> Finding:
     if isinstance(claim, SuccessClaim):
-        return success_finding(what, claim, runs)
+        return success_finding(exhibit, claim, runs)
     if isinstance(claim, ScalarClaim):
         return scalar_finding(claim, runs)
     return share_finding(claim, runs)
 
 
 def claims_data(
-    what: Reproduction, verdicts: Sequence[Verdict], states: Sequence[TaskState], cost: Cost
+    exhibit: Reproduction, verdicts: Sequence[Verdict], states: Sequence[TaskState], cost: Cost
 ) -> pd.DataFrame:
     """Return a row for each claim: the fields of `Verdict`, and what follows.
 
@@ -174,12 +177,12 @@ def claims_data(
     missing = [
         [
             cost.whole(task)
-            for cell in what.cells_of(claim)
+            for cell in exhibit.cells_of(claim)
             if cell in planned
             for task, done in [_runs(states, *cell, needed_curve(claim))]
             for _ in range(verdict.seeds_needed - done)
         ]
-        for claim, verdict in zip(what.claims, verdicts, strict=True)
+        for claim, verdict in zip(exhibit.claims, verdicts, strict=True)
     ]
     data["further_runs"] = list(map(len, missing))
     data["core_hours"] = [_hours(seconds) for seconds in missing]
@@ -207,7 +210,7 @@ def _hours(seconds: Sequence[float | None]) -> float:
     return sum(known) / 3600 if known and len(known) == len(seconds) else math.nan
 
 
-def _failed_premises(what: Reproduction, claim: Claim, runs: Runs) -> str:
+def _failed_premises(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     """Return the premises of a claim that do not hold in its runs, in words.
 
     They are "" where all hold, and where a cell was not run. The premises: the setting has the structure that
@@ -216,10 +219,10 @@ def _failed_premises(what: Reproduction, claim: Claim, runs: Runs) -> str:
     room for half of the paper's effect; the baseline did what the claim supposes; and a difference of success
     is there in the gains over the initial models too.
     """
-    if not all(runs.of(game, cell) for game, cell in what.cells_of(claim)):
+    if not all(runs.of(game, cell) for game, cell in exhibit.cells_of(claim)):
         return ""
     checks = (_structure, _validated, _cap, _room, _baseline, _gain)
-    failed = [text for check in checks if (text := check(what, claim, runs))]
+    failed = [text for check in checks if (text := check(exhibit, claim, runs))]
     return "; ".join(dict.fromkeys(failed))
 
 
@@ -240,8 +243,8 @@ _MISSING: Final[Mapping[Structure, tuple[Callable[[SweepTask], bool], str]]] = {
 }  # fmt: skip
 
 
-def _structure(what: Reproduction, claim: Claim, runs: Runs) -> str:
-    cells, failed = what.cells_of(claim), []
+def _structure(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
+    cells, failed = exhibit.cells_of(claim), []
     for part in claim.needed:
         has, text = _MISSING[part]
         of = [each for each in cells if part != "divergence" or each[1] == _baseline_of(claim)]
@@ -256,13 +259,13 @@ def _baseline_of(claim: Claim) -> str:
     return claim.baseline or success or first or claim.less or ""
 
 
-def _validated(what: Reproduction, claim: Claim, runs: Runs) -> str:
+def _validated(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     """Check that runs in which something is to have happened were validated, and that one gained."""
     if isinstance(claim, SuccessClaim):
         return ""
     if isinstance(claim, ScalarClaim) and claim.scalar not in ("peak", "fall"):
         return ""
-    for game, cell in what.cells_of(claim):
+    for game, cell in exhibit.cells_of(claim):
         gains = [gained(result) for result in runs.of(game, cell)]
         if all(one is None for one in gains):
             return f"{cell} was not validated while it trained on {game}"
@@ -271,14 +274,14 @@ def _validated(what: Reproduction, claim: Claim, runs: Runs) -> str:
     return ""
 
 
-def _cap(what: Reproduction, claim: Claim, runs: Runs) -> str:
+def _cap(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     """Check that estimates of information, and shares of equal thoughts, do not begin at their largest."""
     measure = claim.event if isinstance(claim, ShareClaim) else getattr(claim, "scalar", "")
     is_information = measure.startswith("information") or measure == "valid-template"
     if not is_information and measure != "template":
         return ""
     metric = INFORMATION if is_information else "template_share"
-    for game, cell in what.cells_of(claim):
+    for game, cell in exhibit.cells_of(claim):
         results = runs.of(game, cell)
         firsts = [v[0] for r in results if len(v := smoothed(curve(r, metric)[1]))]
         cap = _most_information(results[0]) if is_information else 1.0
@@ -293,11 +296,11 @@ def _most_information(result: TaskResult) -> float:
     return math.log(prompts)
 
 
-def _room(what: Reproduction, claim: Claim, runs: Runs) -> str:
+def _room(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     """Check that a test is not too hard for all cells, and not too easy for the one with less success."""
     if not isinstance(claim, SuccessClaim):
         return ""
-    columns = what.columns_of(claim)
+    columns = exhibit.columns_of(claim)
     for column in columns:
         rates = [_rate(runs, column, cell) for cell in (claim.more, claim.less)]
         chances = [runs.chance(column, cell) for cell in (claim.more, claim.less)]
@@ -307,7 +310,7 @@ def _room(what: Reproduction, claim: Claim, runs: Runs) -> str:
                 f"{percent(max(rates))}% against {percent(max(chances))}%"
             )
     rooms = [runs.optimum(column, claim.less) - _rate(runs, column, claim.less) for column in columns]
-    room, printed = 100 * sum(rooms) / len(rooms), printed_gap(what, claim)
+    room, printed = 100 * sum(rooms) / len(rooms), printed_gap(exhibit, claim)
     if claim.equal or printed is None or not room < printed / 2:
         return ""
     return f"{claim.less} leaves room for {room:.1f} points, less than half of the paper's {printed:.1f}"
@@ -318,11 +321,11 @@ def _rate(runs: Runs, column: Column, cell: str) -> float:
     return math.nan if sample is None else float(sample.mean())
 
 
-def _baseline(what: Reproduction, claim: Claim, runs: Runs) -> str:
+def _baseline(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     if claim.supposes is None:
         return ""
     cell = _baseline_of(claim)
-    for game in dict.fromkeys(game for game, _ in what.cells_of(claim)):
+    for game in dict.fromkeys(game for game, _ in exhibit.cells_of(claim)):
         check = _learns if claim.supposes == "learns" else _collapses
         if text := check(runs, game, cell):
             return text
@@ -353,11 +356,11 @@ def _collapses(runs: Runs, game: str, cell: str) -> str:
     return f"{cell} gained and then collapsed on validation in {count} of {len(results)} runs"
 
 
-def _gain(what: Reproduction, claim: Claim, runs: Runs) -> str:
+def _gain(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     """Check that a difference that is there at the end is there in the gains too."""
     if not isinstance(claim, SuccessClaim):
         return ""
-    gap, gain = (success_gap(what, claim, runs, over_initial) for over_initial in (False, True))
+    gap, gain = (success_gap(exhibit, claim, runs, over_initial) for over_initial in (False, True))
     if gap is None or gap.interval.low <= 0 <= gap.interval.high:
         return ""
     if gain is None:

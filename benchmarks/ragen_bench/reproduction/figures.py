@@ -44,20 +44,20 @@ _MOST_LINES: Final = 4
 _DASHES: Final[Any] = {"as published": ("-", (0, (5, 1))), "controlled": ("--", ":", "-.")}
 
 
-def has_paper_row(what: Reproduction) -> bool:
+def has_paper_row(exhibit: Reproduction) -> bool:
     """Return whether a drawing begins with what can be read off the paper's."""
-    return bool(what.published or what.steps)
+    return bool(exhibit.published or exhibit.steps)
 
 
-def panels_of(what: Reproduction, runs: Runs) -> list[list[str]]:
+def panels_of(exhibit: Reproduction, runs: Runs) -> list[list[str]]:
     """Return the cells that were run by panel, at most four in each."""
     run = {r.task.cell for r in runs.results if r.task.seed is not None}
     cells = [cell for cell in runs.sweep.cells if cell in run]
-    lines = what.lines or [cells[i : i + _MOST_LINES] for i in range(0, len(cells), _MOST_LINES)]
+    lines = exhibit.lines or [cells[i : i + _MOST_LINES] for i in range(0, len(cells), _MOST_LINES)]
     return [here for line in lines if (here := [cell for cell in line if cell in run])]
 
 
-def draw_curves(what: Reproduction, runs: Runs) -> str | None:
+def draw_curves(exhibit: Reproduction, runs: Runs) -> str | None:
     """Return the drawing as SVG, or None if no cell was trained.
 
     The first row shows the paper's points of success, or the steps of its signs, where they can be read off.
@@ -67,14 +67,16 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
     training and the optimum on the test levels, where all cells play under the same settings. Tests sample at
     a lower temperature than training, so a model begins below its line.
     """
-    of_paper = {curve.game for curve in what.published} | {game for at in what.steps.values() for game in at}
-    games = list(dict.fromkeys(column.train for column in what.columns))
+    of_paper = {curve.game for curve in exhibit.published} | {
+        game for at in exhibit.steps.values() for game in at
+    }
+    games = list(dict.fromkeys(column.train for column in exhibit.columns))
     trained = [game for game in games if any(runs.of(game, cell) for cell in runs.sweep.cells)]
     if not trained:
         return None
     games = [game for game in games if game in {*trained, *of_paper}]
-    ours = [(metric, cells) for metric in what.curves for cells in panels_of(what, runs)]
-    above = has_paper_row(what)
+    ours = [(metric, cells) for metric in exhibit.curves for cells in panels_of(exhibit, runs)]
+    above = has_paper_row(exhibit)
     with mpl.rc_context(STYLE):
         size = (4.0 * len(games) + 1.6, 2.5 * (len(ours) + above) + 0.3)
         figure = Figure(figsize=size, layout="constrained")
@@ -82,10 +84,10 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
         for panel, game in zip(panels[0], games, strict=True):
             panel.set_title(game)
             if above:
-                _draw_paper(panel, what, runs, game)
+                _draw_paper(panel, exhibit, runs, game)
         for row, (metric, cells) in zip(panels[above:], ours, strict=True):
             for panel, game in zip(row, games, strict=True):
-                _draw_panel(panel, runs, game, metric, cells, what.passes)
+                _draw_panel(panel, runs, game, metric, cells, exhibit.passes)
                 if metric == "success":
                     _draw_references(panel, runs, game)
             row[0].set_ylabel(_LABELS.get(metric, metric))
@@ -99,14 +101,14 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
         return svg_of(figure)
 
 
-def _draw_paper(panel: Any, what: Reproduction, runs: Runs, game: str) -> None:
+def _draw_paper(panel: Any, exhibit: Reproduction, runs: Runs, game: str) -> None:
     styles = line_styles(runs.sweep)
-    for curve_ in what.published:
+    for curve_ in exhibit.published:
         if curve_.game == game:
             colour, dash = styles[curve_.cell]
             x, y = zip(*curve_.points, strict=True)
             panel.plot(x, y, dash, color=colour, label=curve_.cell, marker="o", markersize=4)
-    for i, (sign, at) in enumerate(what.steps.items()):
+    for i, (sign, at) in enumerate(exhibit.steps.items()):
         if game in at:
             panel.axvline(at[game], color=f"C{i}", linestyle=":")
             panel.annotate(
@@ -114,7 +116,7 @@ def _draw_paper(panel: Any, what: Reproduction, runs: Runs, game: str) -> None:
                 xycoords=("data", "axes fraction"), textcoords="offset points",
             )  # fmt: skip
     panel.set(xlabel="step", xlim=(0, 205))
-    if what.published:
+    if exhibit.published:
         panel.set_ylim(bottom=0)
     else:
         panel.set_yticks([])
@@ -205,17 +207,17 @@ def _together(results: Sequence[TaskResult], metric: str) -> tuple[list[int], Fl
 _POINT: Final = ["trained_on", "method", "optimizer_steps", "learning_rate"]
 
 
-def tabulate_phase(what: Reproduction, runs: Runs) -> pd.DataFrame | None:
+def tabulate_phase(exhibit: Reproduction, runs: Runs) -> pd.DataFrame | None:
     """Return a row for each trained cell, or None if there are none.
 
     Columns: ``trained_on``, ``method``; ``optimizer_steps`` of most iterations, fewer where a filter leaves
     groups out, and ``learning_rate``; ``seeds``, and of how many of them success in training had ``fallen``;
     ``success``, ``lowest`` and ``highest`` of the seeds on the first test of the game, in [0, 1].
     """
-    if what.phase is None:
+    if exhibit.phase is None:
         return None
-    labels = {preset: label for label, preset in what.phase.methods.items()}
-    tests = {column.train: column.test for column in reversed(what.columns)}
+    labels = {preset: label for label, preset in exhibit.phase.methods.items()}
+    tests = {column.train: column.test for column in reversed(exhibit.columns)}
     rows = []
     for game, test in tests.items():
         for cell, settings in runs.sweep.cells.items():

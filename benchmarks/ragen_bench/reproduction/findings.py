@@ -137,15 +137,15 @@ def _lacking(runs: Runs, games: Iterable[str], cells: Iterable[str]) -> Remedy |
 
 
 def success_gap(
-    what: Reproduction, claim: SuccessClaim, runs: Runs, over_initial: bool = False
+    exhibit: Reproduction, claim: SuccessClaim, runs: Runs, over_initial: bool = False
 ) -> Difference | None:
     """Return the difference of success, or of gains over the initial models; None where one is missing."""
-    sides = _success_sides(what, claim, runs, over_initial)
+    sides = _success_sides(exhibit, claim, runs, over_initial)
     return None if sides is None else mixed_effects_rate_difference(*sides)
 
 
 def _success_sides(
-    what: Reproduction, claim: SuccessClaim, runs: Runs, over_initial: bool = False
+    exhibit: Reproduction, claim: SuccessClaim, runs: Runs, over_initial: bool = False
 ) -> tuple[FloatArray, FloatArray] | None:
     def of(column: Column, cell: str) -> FloatArray | None:
         sample, initial = runs.sample(column, cell), runs.control(column, cell, INITIAL)
@@ -153,23 +153,23 @@ def _success_sides(
             return sample
         return None if initial is None else sample - initial
 
-    columns = what.columns_of(claim)
+    columns = exhibit.columns_of(claim)
     more, less = (joined([of(column, cell) for column in columns]) for cell in (claim.more, claim.less))
     return None if more is None or less is None else (more, less)
 
 
-def success_finding(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
+def success_finding(exhibit: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     """Return by how much one cell solves more levels than another."""
-    printed = printed_gap(what, claim)
+    printed = printed_gap(exhibit, claim)
     paper = "" if printed is None else f"{printed:+.1f} points"
-    sides = _success_sides(what, claim, runs)
+    sides = _success_sides(exhibit, claim, runs)
     if sides is None:
-        games = [column.train for column in what.columns_of(claim)]
+        games = [column.train for column in exhibit.columns_of(claim)]
         missing = _lacking(runs, games, (claim.more, claim.less))
         return Finding(False, math.nan, paper, "", remedy=lambda _: missing or Remedy())
     difference = mixed_effects_rate_difference(*sides)
     _, low, high = difference.interval
-    gain = success_gap(what, claim, runs, over_initial=True)
+    gain = success_gap(exhibit, claim, runs, over_initial=True)
     shown = "" if gain is None else _points(gain)
     favourable, seeds = difference.interval.estimate > 0, min(difference.seeds)
     if claim.equal:
@@ -222,12 +222,12 @@ def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:
     return np.concatenate([mean + usual / t.shape[1] * (t - mean) for t in tests], axis=1)
 
 
-def printed_gap(what: Reproduction, claim: SuccessClaim) -> float | None:
+def printed_gap(exhibit: Reproduction, claim: SuccessClaim) -> float | None:
     """Return the paper's difference in points, mean over columns, or None where it prints none."""
-    more, less = (what.paper.get(cell) for cell in (claim.more, claim.less))
+    more, less = (exhibit.paper.get(cell) for cell in (claim.more, claim.less))
     if more is None or less is None:
         return None
-    columns = range(len(what.columns)) if claim.columns is None else claim.columns
+    columns = range(len(exhibit.columns)) if claim.columns is None else claim.columns
     gaps = [a - b for i in columns if (a := more[i]) is not None and (b := less[i]) is not None]
     return sum(gaps) / len(gaps) if gaps else None
 

@@ -235,12 +235,12 @@ def load_reproduction(name: str) -> Reproduction:
     if name not in known:
         raise RagenError(f"unknown table or figure '{name}'; known are {', '.join(known)}, all")
     source = resources.files("ragen_bench") / "reproduction" / f"{name}.yaml"
-    what = f"reproduction '{name}'"
-    return validate(Reproduction, load_yaml(source.read_text(encoding="utf-8"), what), what)
+    subject = f"reproduction '{name}'"
+    return validate(Reproduction, load_yaml(source.read_text(encoding="utf-8"), subject), subject)
 
 
-def games_of(what: Reproduction, scale: str) -> list[str]:
+def games_of(exhibit: Reproduction, scale: str) -> list[str]:
     """Return the games that are trained on: those of its columns that the sweep's scale has."""
-    trained = list(dict.fromkeys(column.train for column in what.columns))
-    chosen = next((s.games for name, s in what.load_sweep().scales.items() if name == scale), None)
+    trained = list(dict.fromkeys(column.train for column in exhibit.columns))
+    chosen = next((s.games for name, s in exhibit.load_sweep().scales.items() if name == scale), None)
     return [game for game in trained if chosen is None or game in chosen]

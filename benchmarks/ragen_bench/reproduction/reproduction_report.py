@@ -105,8 +105,8 @@ def _first_of_each(path: Path, tests: list[str]) -> Iterator[Episode]:
 class Report:
     """One table or figure at one scale."""
 
-    def __init__(self, what: Reproduction, run: SweepRun, beside: Sequence[Beside] = ()) -> None:
-        self.what, self._run, self._beside = what, run, beside
+    def __init__(self, exhibit: Reproduction, run: SweepRun, beside: Sequence[Beside] = ()) -> None:
+        self.exhibit, self._run, self._beside = exhibit, run, beside
         states = self._states = run.states()
         self._sampling = states[0].task.suite.sampling
         self._results = [state.result for state in states if state.result is not None]
@@ -114,12 +114,12 @@ class Report:
         self._borrowed = [(s.task, s.source) for s in states if s.source is not None]
         self._missing = sum(s.result is None and run.is_expected(s.task) for s in states)
         self._runs = Runs(run.sweep, self._results)
-        self.data: pd.DataFrame = tabulate(what.columns, what.paper, self._runs, beside)
-        self.stages_data: pd.DataFrame | None = tabulate_stages(what, self._runs)
-        self.phase_data: pd.DataFrame | None = tabulate_phase(what, self._runs)
-        self.verdicts: list[Verdict] = judge(what, self._runs)
+        self.data: pd.DataFrame = tabulate(exhibit.columns, exhibit.paper, self._runs, beside)
+        self.stages_data: pd.DataFrame | None = tabulate_stages(exhibit, self._runs)
+        self.phase_data: pd.DataFrame | None = tabulate_phase(exhibit, self._runs)
+        self.verdicts: list[Verdict] = judge(exhibit, self._runs)
         cost = Cost(run.sweep, run.choice.scale, states)
-        self.claims_data: pd.DataFrame = claims_data(what, self.verdicts, states, cost)
+        self.claims_data: pd.DataFrame = claims_data(exhibit, self.verdicts, states, cost)
 
     @property
     def trained(self) -> bool:
@@ -144,32 +144,32 @@ class Report:
     @property
     def matrix(self) -> tuple[str, Grid] | None:
         """The paper's table with our numbers beside its own, with a title; None where it has none."""
-        if self.what.stages is not None and self.stages_data is not None:
-            return self.what.stages.title, stages_grid(self.stages_data)
-        grid = matrix_grid(self.what, self.data, self._runs)
+        if self.exhibit.stages is not None and self.stages_data is not None:
+            return self.exhibit.stages.title, stages_grid(self.stages_data)
+        grid = matrix_grid(self.exhibit, self.data, self._runs)
         return None if grid is None else ("The paper's numbers, and ours", grid)
 
     @property
     def second_table(self) -> tuple[str, Grid] | None:
         """The map of falls in training, with a title; None where there is none."""
-        if self.what.phase is None or self.phase_data is None:
+        if self.exhibit.phase is None or self.phase_data is None:
             return None
-        return self.what.phase.title, phase_grid(self.phase_data)
+        return self.exhibit.phase.title, phase_grid(self.phase_data)
 
     @property
     def drawing(self) -> str | None:
         """The map of collapses, or the curves of training, as SVG; None if nothing was trained."""
-        if self.what.phase is not None:
+        if self.exhibit.phase is not None:
             return None if self.phase_data is None else draw_phase(self.phase_data)
-        return draw_curves(self.what, self._runs)
+        return draw_curves(self.exhibit, self._runs)
 
     @property
     def caption(self) -> str:
         """Caption of the drawing."""
-        if self.what.phase is not None:
+        if self.exhibit.phase is not None:
             return "Success after training, and runs whose success in training fell below half of its best."
-        lines = "; ".join(", ".join(cells) for cells in panels_of(self.what, self._runs))
-        first = "First row: the paper's points, read off by eye. " if has_paper_row(self.what) else ""
+        lines = "; ".join(", ".join(cells) for cells in panels_of(self.exhibit, self._runs))
+        first = "First row: the paper's points, read off by eye. " if has_paper_row(self.exhibit) else ""
         return (
             f"{first}Lines of ours: {lines}. They are means over seeds, averaged over five iterations; bands "
             "reach from the lowest to the highest seed; a cross marks where success in training fell below "
@@ -188,8 +188,8 @@ class Report:
         trained = self.data.loc[self.data["design"] != "control", "seeds"]
         if max(trained, default=0) == 1:
             lines.append("one seed: intervals speak of these runs, not of the method, and nothing is decided")
-        if self.what.source:
-            lines.append(f"paper: {self.what.source}")
+        if self.exhibit.source:
+            lines.append(f"paper: {self.exhibit.source}")
         lines += paper_notes(self.data.loc[self.data["paper"].notna(), "test"])
         lines += dict.fromkeys(
             f"{task.game} {task.cell}: the same runs as {source.cell} of the sweep {source.sweep}"
@@ -204,7 +204,7 @@ class Report:
 
     def _added_seeds(self) -> list[str]:
         """Return a note on the cells whose p-values are corrected for seeds that were added."""
-        games = {column.train for column in self.what.columns}
+        games = {column.train for column in self.exhibit.columns}
         cells = [
             f"{game} {cell} ({', '.join(str(count or 'unknown') for count in counts)})"
             for (game, cell), counts in self._runs.extended(games).items()
@@ -234,7 +234,7 @@ class Report:
 
     def markdown(self) -> str:
         """Return the paper's table, claims, numbers and notes as Markdown."""
-        parts = [f"**{self.what.title}** (scale {self._run.choice.name})\n"]
+        parts = [f"**{self.exhibit.title}** (scale {self._run.choice.name})\n"]
         for each in (self.matrix, ("Claims", self.claims) if self.verdicts else None):
             if each is not None:
                 parts += [f"{each[0]}:\n", markdown(each[1])]
@@ -254,10 +254,10 @@ class Report:
         archive = self._run.archive(folder)
         add_to_archive(archive, self._own)
         drawing = self.drawing
-        beside_runs = self._run.root / f"{self.what.name}-{self._run.choice.name}"
+        beside_runs = self._run.root / f"{self.exhibit.name}-{self._run.choice.name}"
         beside_runs.parent.mkdir(parents=True, exist_ok=True)
         is_kept = bool(self._results) and not self._beside and not self._leaves_out(folder)
-        base = str(archive.parent / self.what.name if is_kept else beside_runs)
+        base = str(archive.parent / self.exhibit.name if is_kept else beside_runs)
         texts: dict[Path, str | bytes] = {
             Path(base + ".csv"): self.data.to_csv(index=False),
             Path(base + "-claims.csv"): self.claims_data.to_csv(index=False),
@@ -280,9 +280,9 @@ class Report:
     def _page(self, drawing: str | None) -> str:
         """Return the page; with its episodes it is too large to be kept with results."""
         return render_page(
-            self.what.title, self._run.choice.name, self.notes(), self.matrix, self.claims, self.table,
+            self.exhibit.title, self._run.choice.name, self.notes(), self.matrix, self.claims, self.table,
             self.second_table, None if drawing is None else (drawing, self.caption), self.cells,
-            sample_episodes(self._run.root, self._states, self.what.columns),
+            sample_episodes(self._run.root, self._states, self.exhibit.columns),
         )  # fmt: skip
 
 
@@ -290,8 +290,8 @@ def kept_reports(folder: Path) -> list[Report]:
     """Return the tables and figures at laptop scale whose sweeps have results in a folder."""
     reports = []
     for name in bundled_reproductions():
-        what = load_reproduction(name)
-        archive = read_archive(archive_path(folder, what.sweep, "laptop"))
+        exhibit = load_reproduction(name)
+        archive = read_archive(archive_path(folder, exhibit.sweep, "laptop"))
         if any(r.task.seed is not None for r in archive):
             reports.append(stored_report(folder, name))
     return [report for report in reports if report.trained]
@@ -299,8 +299,8 @@ def kept_reports(folder: Path) -> list[Report]:
 
 def stored_report(folder: Path, name: str) -> Report:
     """Return a table or figure at laptop scale of the results in a folder."""
-    what = load_reproduction(name)
-    choice = Choice(games=tuple(games_of(what, "laptop")))
+    exhibit = load_reproduction(name)
+    choice = Choice(games=tuple(games_of(exhibit, "laptop")))
     nowhere = folder / "no-runs"  # only what is kept
-    run = SweepRun(what.load_sweep(), choice, nowhere, None, kept=folder)
-    return Report(what, run.with_kept_version().with_kept_seeds())
+    run = SweepRun(exhibit.load_sweep(), choice, nowhere, None, kept=folder)
+    return Report(exhibit, run.with_kept_version().with_kept_seeds())

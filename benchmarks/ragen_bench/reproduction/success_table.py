@@ -225,30 +225,30 @@ def claims_grid(data: pd.DataFrame) -> Grid:
     return Grid(header, rows, 2, hideable, wrapped=("claim", reason))
 
 
-def matrix_grid(what: Reproduction, data: pd.DataFrame, runs: Runs) -> Grid | None:
+def matrix_grid(exhibit: Reproduction, data: pd.DataFrame, runs: Runs) -> Grid | None:
     """Return the paper's table with its rows and columns, ours beside its numbers; None where it has none.
 
     Curves are given by the points that can be read off; what was not run is empty.
     """
-    if what.steps:
-        games = [column.test for column in what.columns]
+    if exhibit.steps:
+        games = [column.test for column in exhibit.columns]
         header = ["step", *(f"{game}\n{whose}" for game in games for whose in ("paper", "ours"))]
         rows = [
             [sign, *(text for game in games for text in (str(at.get(game, "")), _step(runs, game, sign)))]
-            for sign, at in what.steps.items()
+            for sign, at in exhibit.steps.items()
         ]
         return Grid(header, rows, left=1)
-    cells = dict.fromkeys([*what.paper, *(curve.cell for curve in what.published)])
+    cells = dict.fromkeys([*exhibit.paper, *(curve.cell for curve in exhibit.published)])
     if not cells:
         return None
     header, rows = [""], [[cell] for cell in cells]
-    for i, column in enumerate(what.columns):
+    for i, column in enumerate(exhibit.columns):
         game = column.test if column.test == column.train else f"{column.train} → {column.test}"
         header += [f"{game}\npaper, %", f"{game}\nours, %"]
         here = data[(data["trained_on"] == column.train) & (data["test"] == column.test)]
         ours = {row["row"]: row for row in here.to_dict("records")}
         for row, cell in zip(rows, cells, strict=True):
-            row.append(_printed(what, cell, i))
+            row.append(_printed(exhibit, cell, i))
             of = ours.get(cell)
             row.append("" if of is None else percent_interval(of["success"], of["low"], of["high"]))
     hideable = tuple(reversed(header[3:]))
@@ -262,15 +262,15 @@ def _step(runs: Runs, game: str, sign: str) -> str:
     return f"{np.median(steps):g} (in {len(steps)} of {len(results)} runs)" if steps else ""
 
 
-def _printed(what: Reproduction, cell: str, i: int) -> str:
-    column = what.columns[i]
+def _printed(exhibit: Reproduction, cell: str, i: int) -> str:
+    column = exhibit.columns[i]
     points = [
         f"{value:g} at step {step:g}"
-        for curve in what.published
+        for curve in exhibit.published
         if (curve.game, curve.cell) == (column.train, cell) and column.train == column.test
         for step, value in curve.points
     ]
-    value = what.paper.get(cell, [None] * len(what.columns))[i]
+    value = exhibit.paper.get(cell, [None] * len(exhibit.columns))[i]
     number_ = "" if value is None else f"{value:.1f}{paper_mark(column.test)}"
     return ", ".join(points) or number_
 
@@ -278,35 +278,35 @@ def _printed(what: Reproduction, cell: str, i: int) -> str:
 _PLACES: Final = ("start", "half way", "end")
 
 
-def tabulate_stages(what: Reproduction, runs: Runs) -> pd.DataFrame | None:
+def tabulate_stages(exhibit: Reproduction, runs: Runs) -> pd.DataFrame | None:
     """Return a row for each trained cell and place of training, or None if there are none.
 
     Columns: ``trained_on``, ``row`` (a cell), ``metric``, ``place`` ("start", "half way", "end"), ``seeds``;
     ``mean`` over seeds of the curve averaged over five iterations, ``lowest`` and ``highest`` seed;
     ``paper``, nan where it prints none.
     """
-    if what.stages is None:
+    if exhibit.stages is None:
         return None
     rows = [
         row
-        for game in dict.fromkeys(column.train for column in what.columns)
+        for game in dict.fromkeys(column.train for column in exhibit.columns)
         for cell in runs.sweep.cells
-        for row in _rows(what, runs, game, cell)
+        for row in _rows(exhibit, runs, game, cell)
     ]
     return pd.DataFrame(rows) if rows else None
 
 
-def _rows(what: Reproduction, runs: Runs, game: str, cell: str) -> list[dict[str, Any]]:
-    assert what.stages is not None
-    stages = [_stages(result, what.stages.metric) for result in runs.of(game, cell)]
+def _rows(exhibit: Reproduction, runs: Runs, game: str, cell: str) -> list[dict[str, Any]]:
+    assert exhibit.stages is not None
+    stages = [_stages(result, exhibit.stages.metric) for result in runs.of(game, cell)]
     if not stages or not all(len(values) for values in stages):
         return []
-    printed = what.stages.paper.get(game, {}).get(cell, [np.nan] * len(_PLACES))
+    printed = exhibit.stages.paper.get(game, {}).get(cell, [np.nan] * len(_PLACES))
     return [
         {
             "trained_on": game,
             "row": cell,
-            "metric": what.stages.metric,
+            "metric": exhibit.stages.metric,
             "place": place,
             "seeds": len(stages),
             "mean": values.mean(),
