@@ -42,9 +42,8 @@ class SftConfig(BaseModel):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keywords of the env, which override those of its id."""
     variants: list[dict[str, Any]] = Field(default_factory=list)
-    """Keywords that override ``env_kwargs``, such as ``[{catalogue_seed: 1}, {catalogue_seed: 2}]``;
-    each has an
-    equal share of the demonstrations."""
+    """Keywords that override ``env_kwargs``, such as ``[{catalogue_seed: 1}, {catalogue_seed: 2}]``; each has
+    an equal share of the demonstrations."""
     model: str = "starter"
     """"starter", "starter-0.2", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
     seed: int = Field(0, ge=0, lt=1 << 32)
@@ -74,8 +73,7 @@ class SftConfig(BaseModel):
     lora_rank: int = Field(64, ge=0)
     """Rank of the adapters (paper: 64); 0 trains all weights."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the passes; weights stay in float32. bfloat16 is faster on devices that support
-    it."""
+    """Arithmetic of the passes; weights stay in float32. bfloat16 is faster on devices that support it."""
 
     @model_validator(mode="after")
     def _check_batch(self) -> "SftConfig":

@@ -20,9 +20,8 @@ IGNORED: Final = -100
 class ImitationTrainer(Trainer):
     """transformers' trainer with logits of the labelled tokens alone, and one pass over a common beginning.
 
-    The games' prompts share their rules, which are most of a short conversation, and a reply is a few of
-    its tokens. The loss is the mean over the labelled tokens of an optimizer step, however it is cut into
-    passes.
+    The games' prompts share their rules, which are most of a short conversation, and a reply is a few of its
+    tokens. The loss is the mean over the labelled tokens of an optimizer step, however it is cut into passes.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

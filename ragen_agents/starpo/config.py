@@ -274,8 +274,7 @@ class Monitor(_Section):
     information_every: Annotated[int, Field(ge=0)] = 10
     """Iterations between two measurements of information; 0 for none."""
     information_prompts: Annotated[int, Field(ge=2)] = 16
-    """Maximum number of replies in a sample; each is scored under all prompts of the sample (RAGEN-2:
-    64)."""
+    """Maximum number of replies in a sample; each is scored under all prompts of the sample (RAGEN-2: 64)."""
     gradients_every: Annotated[int, Field(ge=0)] = 0
     """Iterations between two measurements of gradients (RAGEN-2's probe), each of which costs about two to
     three updates of all groups; 0 for none."""

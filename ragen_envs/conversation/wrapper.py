@@ -68,15 +68,14 @@ def _success(info: dict[str, Any]) -> bool | None:
 class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
     """Turn a game into text in, text out. One step is one reply, with up to k actions.
 
-    The observation after ``reset`` is the whole first prompt (rules, legend, limits, form of a reply,
-    worked examples, state); after ``step`` it is the next user message. ``messages`` holds the chat
-    that a model should be sent now. An action is any string; random samples of the action space are
-    invalid replies.
+    The observation after ``reset`` is the whole first prompt (rules, legend, limits, form of a reply, worked
+    examples, state); after ``step`` it is the next user message. ``messages`` holds the chat that a model
+    should be sent now. An action is any string; random samples of the action space are invalid replies.
 
-    Info has the game's keys and ``action_is_valid`` (the reply has no defect), ``action_is_effective``
-    (some action changed the state), ``defects`` and ``soft_defects`` (tuples of names), ``executed``
-    (tuple of action names), ``end`` (why the episode ended, or ""), ``turns_left`` and ``actions_left``.
-    Where the game has the key ``reason``, it is why an action of the reply is illegal, as the feedback says.
+    Info has the game's keys and ``action_is_valid`` (the reply has no defect), ``action_is_effective`` (some
+    action changed the state), ``defects`` and ``soft_defects`` (tuples of names), ``executed`` (tuple of
+    action names), ``end`` (why the episode ended, or ""), ``turns_left`` and ``actions_left``. Where the game
+    has the key ``reason``, it is why an action of the reply is illegal, as the feedback says.
 
     ``terminated`` is True when the game ends and when the conversation does: its limits and its rule for
     invalid replies are part of the task, and every prompt states what is left. ``truncated`` is True when

@@ -1,10 +1,9 @@
 """Assign levels to splits by their content.
 
-A level's *key* is a 64-bit number that is equal for levels that are the same up to the symmetries of
-its game, and its key decides its split. The splits are therefore disjoint up to symmetry for every
-level that any generator of the suite can ever make, frozen or fresh, and anyone can check it without
-a list of held-out levels. Bandits are the exception: the names of their arms decide, and no name is in
-two splits.
+A level's *key* is a 64-bit number that is equal for levels that are the same up to the symmetries of its
+game, and its key decides its split. The splits are therefore disjoint up to symmetry for every level that any
+generator of the suite can ever make, frozen or fresh, and anyone can check it without a list of held-out
+levels. Bandits are the exception: the names of their arms decide, and no name is in two splits.
 """
 
 from typing import Any, Final

@@ -135,13 +135,12 @@ def paired_bootstrap(
 ) -> PairedResult:
     """Compare two mean returns.
 
-    The interval is the percentile bootstrap of the mean difference over instances. The p-value is
-    that of the sign-flip test (Fisher 1935): if both policies are exchangeable on each instance,
-    every difference is as likely with the other sign, so the test is valid for any number of
-    instances, where a bootstrap p-value is not (for one instance it would be the smallest
-    possible). With success coded as 0 and 1 it estimates the p-value of :func:`mcnemar_exact`. The
-    observed signs count as one of the draws (Phipson & Smyth 2010), so no p-value is below
-    1 / (resamples + 1).
+    The interval is the percentile bootstrap of the mean difference over instances. The p-value is that of the
+    sign-flip test (Fisher 1935): if both policies are exchangeable on each instance, every difference is as
+    likely with the other sign, so the test is valid for any number of instances, where a bootstrap p-value is
+    not (for one instance it would be the smallest possible). With success coded as 0 and 1 it estimates the
+    p-value of :func:`mcnemar_exact`. The observed signs count as one of the draws (Phipson & Smyth 2010), so
+    no p-value is below 1 / (resamples + 1).
 
     Args:
         a: Return of the first policy on each instance, of shape (n,), n >= 1, finite.

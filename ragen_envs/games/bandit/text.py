@@ -42,9 +42,8 @@ class BanditText(OwnText):
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:  # noqa: ARG002
         """State how each name sounds, and the choice by its sound before its name.
 
-        A small model that chooses between two names at once has to predict a mixture of them, and a
-        mixture of two embeddings is close to those of other names. After the sound it only has to
-        repeat itself.
+        A small model that chooses between two names at once has to predict a mixture of them, and a mixture
+        of two embeddings is close to those of other names. After the sound it only has to repeat itself.
         """
         safe = _sounds_safe(env)
         sounds = "Sounds safe" if actions[0] == safe else "Sounds risky"

@@ -75,8 +75,7 @@ def close_off(tiles: Sequence[int], size: int, seen: Sequence[int], cells: Ints)
 def map_key(tiles: bytes | bytearray, height: int, width: int, *starts: int) -> int:
     """Return the key of a map, equal for all rotations and reflections.
 
-    Where the player starts among the tiles that can be walked to, and what lies beyond them, changes
-    nothing.
+    Where the player starts among the tiles that can be walked to, and what lies beyond them, changes nothing.
     """
     size = height * width
     seen, walked, stack, cells = [0] * size, [0] * size, [0] * size, bytearray(size)

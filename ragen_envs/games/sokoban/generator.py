@@ -37,8 +37,7 @@ def attempt(
 ) -> tuple[int, int]:  # fmt: skip
     """Try one room; see ``reverse_play`` for the buffers.
 
-    Returns the player's index in the finished level, or 0 if the room was no good, and the advanced
-    stream.
+    Returns the player's index in the finished level, or 0 if the room was no good, and the advanced stream.
     """
     stream = carve_room(board, height, width, law.any_start, stream)
     start, stream = place_targets(board, height * width, boxes, buffers.origin, stream)
