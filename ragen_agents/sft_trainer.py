@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import Trainer
 
 from ragen_agents.rollout.trajectory import CONTEXT, Row
-from ragen_agents.starpo.update.models import chunked_logprobs
+from ragen_agents.starpo.update.output_head import chunked_logprobs
 from ragen_agents.starpo.update.passes import states_before, trunk_of
 
 IGNORED: Final = -100

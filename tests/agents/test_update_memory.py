@@ -20,7 +20,7 @@ from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import TrainConfig  # noqa: E402
 from ragen_agents.starpo.run.checkpoint import _save_model  # noqa: E402
 from ragen_agents.starpo.setup import frozen_reference  # noqa: E402
-from ragen_agents.starpo.update import models as update_models  # noqa: E402
+from ragen_agents.starpo.update import output_head  # noqa: E402
 from ragen_agents.starpo.update.adapters import with_adapters  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_agents.starpo.update.loss import (  # noqa: E402
@@ -30,10 +30,10 @@ from ragen_agents.starpo.update.loss import (  # noqa: E402
 )
 from ragen_agents.starpo.update.models import (  # noqa: E402
     ActorCritic,
-    chunked_logprobs,
     load_policy,
     score_trajectories,
 )
+from ragen_agents.starpo.update.output_head import chunked_logprobs  # noqa: E402
 from ragen_agents.starpo.update.passes import hidden_states, recompute_layers, trunk_of  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 
@@ -389,13 +389,13 @@ def test_the_head_is_exact_where_steps_share_old_logprobs(update, expected):
 @pytest.mark.parametrize("given", [True, False])
 def test_a_run_computes_its_logits_as_its_config_says(given, tiny, tmp_path, monkeypatch):
     one, prepared = learner_of(tiny, tmp_path, {"update": {"precision": "bfloat16", "float32_head": given}})
-    real, asked = update_models._logits, []
+    real, asked = output_head._logits, []
 
     def noted(policy, states, float32_head, rounded):
         asked.append(float32_head)
         return real(policy, states, float32_head, rounded)
 
-    monkeypatch.setattr(update_models, "_logits", noted)
+    monkeypatch.setattr(output_head, "_logits", noted)
     one.learner.update(prepared, 0)
     assert set(asked) == {given}
 

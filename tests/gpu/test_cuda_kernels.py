@@ -8,8 +8,7 @@ transformers = pytest.importorskip("transformers")
 from ragen_agents.engines.cpu import tree_pass  # noqa: E402
 from ragen_agents.starpo.config import Update  # noqa: E402
 from ragen_agents.starpo.update.learner import make_optimizer  # noqa: E402
-from ragen_agents.starpo.update.models import chunked_logprobs  # noqa: E402
-from ragen_agents.starpo.update.output_head import head_product  # noqa: E402
+from ragen_agents.starpo.update.output_head import chunked_logprobs, head_product  # noqa: E402
 from ragen_agents.starpo.update.passes import (  # noqa: E402
     hidden_states,
     recompute_layers,

@@ -13,7 +13,7 @@ from ragen_agents.engines.cpu.tree_pass import has_kernel
 from ragen_agents.engines.vllm.memory import MemoryNeeds
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.model_shape import ModelShape
-from ragen_agents.starpo.update.models import LOGIT_CHUNK
+from ragen_agents.starpo.update.output_head import LOGIT_CHUNK
 
 GIB: Final = 2**30
 PHASES: Final = ("rollout", "scores", "update", "step")

@@ -2,14 +2,13 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import AutoTokenizer
 
 from ragen_agents.engines.device import avoid_cudnn_attention
@@ -27,12 +26,9 @@ from ragen_agents.starpo.update.adapters import (
     with_adapters,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
-from ragen_agents.starpo.update.output_head import head_product, token_scores
+from ragen_agents.starpo.update.output_head import chunked_logprobs
 from ragen_agents.starpo.update.passes import states_before, trunk_of
 from ragen_envs.errors import RagenError, first_line
-
-LOGIT_CHUNK: Final = 2048
-"""Action tokens whose logits exist at the same time."""
 
 
 @dataclass(frozen=True)
@@ -182,68 +178,6 @@ def score_trajectories(
     scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start, part)
     mask = batch.mask[list(trajectories), batch.columns(trajectories)]
     return scores.laid_out(read.mask, mask.to(device))
-
-
-def chunked_logprobs(
-    policy: Any, hidden: Tensor, targets: Tensor, temperature: float, float32_head: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities of targets and entropies, (n,) each, without logits of all n at once.
-
-    Args:
-        policy: The model whose output head it is.
-        hidden: (n, d), the states that predict the targets.
-        targets: (n,) token ids.
-        temperature: Logits are divided by it.
-        float32_head: Whether logits are computed in float32 also under autocast.
-    """
-    # Made once, for autocast would round the weight again for each part.
-    rounded = None
-    if hidden.is_cuda and torch.is_autocast_enabled("cuda") and not float32_head:
-        rounded = policy.get_output_embeddings().weight.detach().bfloat16()
-
-    def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        logits = _logits(policy, states, float32_head, rounded)
-        if temperature != 1:
-            logits.div_(temperature)  # a copy would be one more of the largest tensors of a pass
-        return token_scores(logits, wanted)
-
-    if len(targets) <= LOGIT_CHUNK:
-        return part(hidden, targets)
-    pairs = [
-        checkpoint(part, states, wanted, use_reentrant=False)
-        for states, wanted in zip(hidden.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
-    ]
-    return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
-
-
-def _logits(policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | None = None) -> Tensor:
-    """Compute a model's logits from its last hidden states: (n, vocabulary), float32.
-
-    Args:
-        policy: The model.
-        states: (n, d).
-        float32_head: Whether autocast is suspended.
-        rounded: The head's weight in bfloat16; with it, operands are rounded and the result is not.
-    """
-    head, config = policy.get_output_embeddings(), policy.config.get_text_config()
-    weight, bias = head.weight, head.bias
-    if rounded is not None:
-        logits = head_product(states, weight, rounded)
-        if bias is not None:
-            logits = logits + bias.float()
-    else:
-        if float32_head:
-            states, weight = states.float(), weight.float()
-            bias = None if bias is None else bias.float()
-        with torch.autocast(states.device.type, enabled=False) if float32_head else nullcontext():
-            logits = nn.functional.linear(states, weight, bias).float()
-    if scale := getattr(config, "logits_scaling", None):  # Granite
-        logits = logits / scale
-    if scale := getattr(config, "logit_scale", None):  # Cohere
-        logits = logits * scale
-    if cap := getattr(config, "final_logit_softcapping", None):  # Gemma 2
-        logits = cap * torch.tanh(logits / cap)
-    return logits
 
 
 def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:

@@ -1,9 +1,76 @@
-"""The output head: its product without rounding the result, and the scores of tokens in little memory."""
+"""The output head: logits without rounding the result, and the scores of tokens in little memory."""
 
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+LOGIT_CHUNK: Final = 2048
+"""Action tokens whose logits exist at the same time."""
+
+
+def chunked_logprobs(
+    policy: Any, hidden: Tensor, targets: Tensor, temperature: float, float32_head: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities of targets and entropies, (n,) each, without logits of all n at once.
+
+    Args:
+        policy: The model whose output head it is.
+        hidden: (n, d), the states that predict the targets.
+        targets: (n,) token ids.
+        temperature: Logits are divided by it.
+        float32_head: Whether logits are computed in float32 also under autocast.
+    """
+    # Made once, for autocast would round the weight again for each part.
+    rounded = None
+    if hidden.is_cuda and torch.is_autocast_enabled("cuda") and not float32_head:
+        rounded = policy.get_output_embeddings().weight.detach().bfloat16()
+
+    def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        logits = _logits(policy, states, float32_head, rounded)
+        if temperature != 1:
+            logits.div_(temperature)  # a copy would be one more of the largest tensors of a pass
+        return token_scores(logits, wanted)
+
+    if len(targets) <= LOGIT_CHUNK:
+        return part(hidden, targets)
+    pairs = [
+        checkpoint(part, states, wanted, use_reentrant=False)
+        for states, wanted in zip(hidden.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
+    ]
+    return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
+
+
+def _logits(policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | None = None) -> Tensor:
+    """Compute a model's logits from its last hidden states: (n, vocabulary), float32.
+
+    Args:
+        policy: The model.
+        states: (n, d).
+        float32_head: Whether autocast is suspended.
+        rounded: The head's weight in bfloat16; with it, operands are rounded and the result is not.
+    """
+    head, config = policy.get_output_embeddings(), policy.config.get_text_config()
+    weight, bias = head.weight, head.bias
+    if rounded is not None:
+        logits = head_product(states, weight, rounded)
+        if bias is not None:
+            logits = logits + bias.float()
+    else:
+        if float32_head:
+            states, weight = states.float(), weight.float()
+            bias = None if bias is None else bias.float()
+        with torch.autocast(states.device.type, enabled=False) if float32_head else nullcontext():
+            logits = nn.functional.linear(states, weight, bias).float()
+    if scale := getattr(config, "logits_scaling", None):  # Granite
+        logits = logits / scale
+    if scale := getattr(config, "logit_scale", None):  # Cohere
+        logits = logits * scale
+    if cap := getattr(config, "final_logit_softcapping", None):  # Gemma 2
+        logits = cap * torch.tanh(logits / cap)
+    return logits
 
 
 def head_product(states: Tensor, weight: Tensor, rounded: Tensor) -> Tensor:
