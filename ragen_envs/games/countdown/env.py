@@ -3,7 +3,7 @@
 from typing import Any
 
 from ragen_envs.game.arguments import read_count, read_text
-from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.game.oracle import Budget, RandomBaseline, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.countdown import dynamics, image, solver, text
 from ragen_envs.levels.seeding import Rng
@@ -98,9 +98,10 @@ class CountdownEnv(WordGameEnv):
         self.numbers = dynamics.play(self.numbers, operation)
         return float(self.success), self.success or len(self.numbers) == 1, True
 
-    def oracle(self, budget: Budget | int | None = None) -> Advice:
-        """Return the first operations of a shortest solution; its value is 1 if it fits the budget."""
-        return solver.advise(self.numbers, self.target, as_budget(budget))
+    def solution(self) -> tuple[str, ...] | None:
+        """Return the operations of a shortest solution, or None if there is none."""
+        plan = solver.solution(self.numbers, self.target)
+        return None if plan is None else tuple(map(str, plan))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
         """Return the value of uniformly random legal operations."""

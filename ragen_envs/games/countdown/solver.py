@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from ragen_envs.game.oracle import Advice, Budget, RandomBaseline
+from ragen_envs.game.oracle import Budget, RandomBaseline
 from ragen_envs.games.countdown.dynamics import Numbers, Operation, operations, play
 
 
@@ -17,10 +17,11 @@ def fewest(numbers: Numbers, target: int) -> int | None:
     return 1 + min(lengths) if lengths else None
 
 
-def solution(numbers: Numbers, target: int) -> tuple[Operation, ...]:
-    """Return the first of the shortest solutions, () if there is none or nothing is left to do."""
-    plan = []
-    left = fewest(numbers, target)
+def solution(numbers: Numbers, target: int) -> tuple[Operation, ...] | None:
+    """Return the first of the shortest solutions, or None if there is none."""
+    plan, left = [], fewest(numbers, target)
+    if left is None:
+        return None
     while left:
         left -= 1
         for operation in operations(numbers):
@@ -30,15 +31,6 @@ def solution(numbers: Numbers, target: int) -> tuple[Operation, ...]:
                 numbers = after
                 break
     return tuple(plan)
-
-
-def advise(numbers: Numbers, target: int, budget: Budget) -> Advice:
-    """Return the first operations of a shortest solution; the value is 1 if it fits the budget."""
-    if target in numbers:
-        return Advice((), 1.0, 0.0)
-    plan = tuple(map(str, solution(numbers, target)))
-    value = float(0 < len(plan) <= budget.reach)
-    return Advice(plan[: budget.this_turn], value, value)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -108,6 +108,19 @@ def solution(grid: Grid) -> Grid | None:
     return next(solutions(grid), None)
 
 
+def plan(grid: Grid) -> tuple[Placement, ...] | None:
+    """Return placements that fill the grid, the cells with the fewest candidates first, or None."""
+    full, placements = solution(grid), []
+    if full is None:
+        return None
+    while grid != full:
+        options = {cell: len(candidates(grid, cell)) for cell in empty_cells(grid)}
+        cell = min(options, key=options.__getitem__)
+        placements.append(Placement(cell, full[cell]))
+        grid = placed(grid, placements[-1])
+    return tuple(placements)
+
+
 @lru_cache(maxsize=1)
 def complete_grids() -> tuple[Grid, ...]:
     """Return all 288 filled grids."""

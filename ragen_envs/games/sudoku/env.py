@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from ragen_envs.game.arguments import read_count, read_rows
-from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
-from ragen_envs.games.sudoku import dynamics, generator, image, oracle, text
+from ragen_envs.games.sudoku import dynamics, generator, image, text
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
@@ -107,9 +106,10 @@ class SudokuEnv(WordGameEnv):
         self.grid = dynamics.placed(self.grid, placement)
         return float(self.success), self.success or not self.available(), True
 
-    def oracle(self, budget: Budget | int | None = None) -> Advice:
-        """Return the next digits of the solution; its value is 1 if the rest fits the budget."""
-        return oracle.advise(self.grid, as_budget(budget))
+    def solution(self) -> tuple[str, ...] | None:
+        """Return the placements that are left, those first that follow from what is there; None if lost."""
+        plan = dynamics.plan(self.grid)
+        return None if plan is None else tuple(map(str, plan))
 
     def level_key(self, level: str) -> str:
         """Return the puzzle that stands for all that are equal up to symmetry."""
