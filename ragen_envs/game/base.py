@@ -417,7 +417,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the exact optimum from here, and leave the game as it is; called while an episode runs.
 
-        By default it follows ``solution``.
+        By default it follows ``solution``, also where that does not fit the budget.
 
         Args:
             budget: What is left to the agent; an integer is a number of single, observed steps;

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.game.arguments import read_count, read_rows
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.game.oracle import Budget, RandomBaseline, as_budget
 from ragen_envs.games.cube import generator, image, oracle, text
 from ragen_envs.games.cube.dynamics import ACTION_NAMES, COLORS, is_solved, turned
 from ragen_envs.games.cube.symmetry import cube_key
@@ -96,9 +96,9 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         self.state = turned(self.state, action)
         return float(self.success), self.success, True
 
-    def oracle(self, budget: Budget | int | None = None) -> Advice:
-        """Return the first turns of a shortest solution; its value is 1 if it fits the budget, else 0."""
-        return oracle.advise(self.state, as_budget(budget))
+    def solution(self) -> tuple[int, ...]:
+        """Return a solution with the fewest turns."""
+        return oracle.solution(self.state)
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
         """Return the value of random turns; None for more than 14 turns."""

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.game.oracle import Advice, Budget, RandomBaseline
+from ragen_envs.game.oracle import Budget, RandomBaseline
 from ragen_envs.games.cube.dynamics import ACTION_NAMES, SOLVED, is_solved, turned
 from ragen_envs.games.cube.pieces import pieces_of
 
@@ -119,18 +119,6 @@ def numbers(state: bytes) -> tuple[int, int]:
     for at, piece in enumerate(pieces.order):
         order = order * (7 - at) + sum(later < piece for later in pieces.order[at:])
     return order, int(_twist_code(np.array([pieces.twists]))[0])
-
-
-def advise(state: bytes, budget: Budget) -> Advice:
-    """Return the first turns of a shortest solution; the value is 1 if it fits the budget, else 0.
-
-    A solution longer than the budget has value 0; the oracle still sets out on it.
-    """
-    if is_solved(state):
-        return Advice((), 1.0, 0.0)
-    plan = solution(state)
-    value = float(len(plan) <= budget.reach)
-    return Advice(plan[: min(budget.reach, budget.actions_per_turn)], value, value)
 
 
 def random_baseline(state: bytes, budget: Budget) -> RandomBaseline | None:

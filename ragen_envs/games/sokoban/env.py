@@ -19,7 +19,7 @@ from ragen_envs.game.arguments import (
 )
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.grids import padded, read_orientation
-from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.game.oracle import Budget, RandomBaseline, as_budget
 from ragen_envs.games.sokoban import image, oracle, text
 from ragen_envs.games.sokoban.dynamics import (
     ACTION_NAMES,
@@ -181,13 +181,9 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
             return tuple(text.corridors())
         return read_level_file(path, text.is_file_row, text.read_file_rows)
 
-    def oracle(self, budget: Budget | int | None = None) -> Advice:
-        """Return the first actions of a shortest solution; value is 1 if it fits the budget, else 0.
-
-        Where it does not fit, the oracle still sets out on it, though other actions may pay more: see
-        ``max_return``.
-        """
-        return oracle.advise(self.board, self._left, self.reward, as_budget(budget))
+    def solution(self) -> tuple[int, ...] | None:
+        """Return a solution with the fewest moves, or None if there is none."""
+        return solve(self.board)
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
         """Return the value of random actions; None if very many states are within reach."""
@@ -196,7 +192,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     def max_return(self, budget: Budget | int | None = None) -> float:
         """Return the largest sum of rewards, whether it solves the level or not.
 
-        With very many states within reach, it is the return of the oracle.
+        Where a solution does not fit the budget, the oracle still sets out on it, though other actions may
+        pay more. With very many states within reach, it is the return of the oracle.
         """
         most = oracle.max_return(self.board, self._left, self.reward, as_budget(budget))
         return super().max_return(budget) if most is None else most
@@ -204,7 +201,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     def measures(self) -> dict[str, float]:
         """Return also the boxes, the cells that are no wall, and the pushes of the oracle's solution."""
         known: dict[str, float] = {"boxes": self.boxes, "cells": len(self._board) - self._board.count(WALL)}
-        plan = solve(self.board)
+        plan = self.solution()
         if plan is None:
             return known
         board, player, pushes = bytearray(self._board), self._player, 0

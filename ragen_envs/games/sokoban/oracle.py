@@ -1,7 +1,7 @@
-"""The optimum of Sokoban under a budget of actions and turns, and what random actions are worth.
+"""The largest return in Sokoban under a budget of actions and turns, and what random actions are worth.
 
-A shortest solution is the optimum. Random play and the largest return follow by backward induction over
-all states within reach, which are enumerated once, with their successors and rewards.
+Both follow by backward induction over all states within reach, which are enumerated once, with their
+successors and rewards.
 """
 
 from functools import lru_cache
@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.game.oracle import Advice, Budget, RandomBaseline
-from ragen_envs.games.sokoban.dynamics import PLAYER, Reward, offsets, play, target_distances
+from ragen_envs.game.oracle import Budget, RandomBaseline
+from ragen_envs.games.sokoban.dynamics import Reward, target_distances
 from ragen_envs.games.sokoban.generator import search_weights
-from ragen_envs.games.sokoban.solver import solve
 
 MAX_STATES: Final = 1 << 18
 """Most states that are enumerated; about 100 bytes each."""
@@ -28,36 +27,6 @@ class Lookahead(NamedTuple):
     """Expected sum of their rewards."""
     max_return: float
     """Largest sum of rewards of ``least`` to ``steps`` actions; fewer if they solve the board."""
-
-
-def advise(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget) -> Advice:
-    """Return the oracle's advice for a board (h, w) with ``left`` targets without a box.
-
-    The game is deterministic, so a shortest solution is optimal whatever the turns see. A solution
-    longer than the budget has value 0; the oracle still sets out on it.
-    """
-    if left == 0:
-        return Advice((), 1.0, 0.0)
-    plan = solve(board)
-    if plan is None:
-        return Advice((), 0.0, 0.0)
-    played = plan[: budget.reach]
-    expected = _return_of(board, left, reward, played)
-    value = 1.0 if len(plan) <= budget.reach else 0.0
-    return Advice(played[: budget.actions_per_turn], value, expected)
-
-
-def _return_of(board: NDArray[np.uint8], left: int, reward: Reward, plan: tuple[int, ...]) -> float:
-    width = board.shape[1]
-    cells = bytearray(board.tobytes())
-    distances = target_distances(cells, width)
-    player = next(i for i, cell in enumerate(cells) if cell >= PLAYER)
-    total = 0.0
-    for action in plan:
-        offset = offsets(width)[action]
-        player, _, left, paid = play(cells, player, offset, left, reward, distances)
-        total += paid
-    return total
 
 
 def random_baseline(
