@@ -15,7 +15,7 @@ from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.evaluation.run_table import EXACT, Run, exact_mean, incomplete, summarise_episodes
 from ragen_bench.runs.records import replay_spec
-from ragen_bench.stats.intervals import Interval
+from ragen_bench.stats.intervals import CONFIDENCE, Interval
 from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.base import GameEnv
 
@@ -112,9 +112,7 @@ _BEYOND: Final = 20.0
 _HORIZONS, _SHAPES = 600, np.geomspace(0.25, 8, 41)
 
 
-def half_horizon(
-    sizes: npt.ArrayLike, successes: npt.ArrayLike, trials: npt.ArrayLike, confidence: float = 0.95
-) -> Interval:
+def half_horizon(sizes: npt.ArrayLike, successes: npt.ArrayLike, trials: npt.ArrayLike) -> Interval:
     """Return the size h at which the success is 1/2, fitted as success(x) = 2^-((x / h)^k).
 
     With k = 1 it is the success of an agent that errs with the same probability in each of x steps; with
@@ -125,7 +123,6 @@ def half_horizon(
         sizes: Of each rung, (n,), positive.
         successes: Solved episodes of each rung, (n,).
         trials: Independent episodes of each rung, (n,).
-        confidence: Nominal coverage, in (0, 1).
     """
     x, solved, played = (np.asarray(each, np.float64) for each in (sizes, successes, trials))
     horizons = np.geomspace(x.min() / _BEYOND, x.max() * _BEYOND, _HORIZONS)
@@ -133,7 +130,7 @@ def half_horizon(
     decay = np.log(2) * np.exp(np.clip(powers, -30, 30))
     lost = np.log(-np.expm1(-decay))
     likelihood = (-solved * decay + (played - solved) * lost).sum(axis=2).max(axis=1)
-    inside = likelihood >= likelihood.max() - stats.chi2.ppf(confidence, 1) / 2
+    inside = likelihood >= likelihood.max() - stats.chi2.ppf(CONFIDENCE, 1) / 2
     low, high = np.flatnonzero(inside)[[0, -1]]
     ends = np.concatenate([[0.0], horizons[1:-1], [np.inf]])
     best = ends[int(likelihood.argmax())]

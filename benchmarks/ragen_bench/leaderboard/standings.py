@@ -20,12 +20,13 @@ from ragen_bench.leaderboard.entry import LEVELS
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.stats.clusters import cluster_sums, number_clusters
 from ragen_bench.stats.intervals import (
+    CONFIDENCE,
     FloatArray,
     Interval,
     bootstrap_means,
     percentile_interval,
     success_rate,
-)  # fmt: skip
+)
 from ragen_bench.stats.paired import ALPHA, compare_rates, enough_resamples, holm, sign_flip
 from ragen_bench.stats.scores import at_most_by_chance, success_bounds
 
@@ -175,7 +176,7 @@ def mean_score(games: Games, name: str) -> Interval:
     gain, gap = np.split(drawn, 2)
     scores = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
     estimate = float(np.mean(100 * gains.sum(axis=1) / gaps.sum(axis=1)))
-    drawn_score = percentile_interval(estimate, scores.mean(axis=0), 0.95)
+    drawn_score = percentile_interval(estimate, scores.mean(axis=0), CONFIDENCE)
     below, above = _sampling_width(levels)
     return Interval(estimate, min(drawn_score.low, estimate - below), max(drawn_score.high, estimate + above))
 

@@ -9,7 +9,7 @@ equal results.
 """
 
 import math
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 _BLOCK = 1 << 21
 """Most indices drawn at once; bounds the memory of a bootstrap to some tens of MiB."""
+CONFIDENCE: Final = 0.95
+"""Nominal coverage of intervals."""
 
 
 class Interval(NamedTuple):
@@ -42,7 +44,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
+def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     """Return a success rate with Wilson's score interval (Wilson 1927).
 
     It stays inside [0, 1], has no zero width at 0% or 100%, and its coverage is close to nominal on
@@ -59,7 +61,7 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
 
 
 def wilson_mean(
-    values: npt.ArrayLike, confidence: float = 0.95, clusters: Clusters | None = None
+    values: npt.ArrayLike, confidence: float = CONFIDENCE, clusters: Clusters | None = None
 ) -> Interval:
     """Return a mean of shares with Wilson's score interval, as if each were one trial.
 
@@ -91,18 +93,17 @@ def wilson_mean(
     return score_interval(mean, trials, quantile)
 
 
-def success_rate(successes: npt.ArrayLike, clusters: Clusters | None, confidence: float = 0.95) -> Interval:
+def success_rate(successes: npt.ArrayLike, clusters: Clusters | None) -> Interval:
     """Return a success rate with :func:`wilson`, or with clusters with :func:`wilson_mean`.
 
     Args:
         successes: Whether each episode succeeded: booleans of shape (n,), n >= 1.
         clusters: Which episodes belong together, of shape (n,); None if they are independent.
-        confidence: Nominal coverage, in (0, 1).
     """
     solved = np.asarray(successes, dtype=np.bool_)
     if clusters is None:
-        return wilson(int(np.count_nonzero(solved)), len(solved), confidence)
-    return wilson_mean(solved, confidence, clusters)
+        return wilson(int(np.count_nonzero(solved)), len(solved))
+    return wilson_mean(solved, clusters=clusters)
 
 
 def score_interval(rate: float, trials: float, quantile: float) -> Interval:
@@ -115,7 +116,7 @@ def score_interval(rate: float, trials: float, quantile: float) -> Interval:
 
 def bootstrap_mean(
     values: npt.ArrayLike,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     resamples: int = 10_000,
     *,
     seed: int | np.random.Generator,

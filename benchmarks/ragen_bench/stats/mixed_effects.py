@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from ragen_bench.stats.intervals import FloatArray, Interval, score_interval
+from ragen_bench.stats.intervals import CONFIDENCE, FloatArray, Interval, score_interval
 from ragen_bench.stats.paired import mcnemar_exact
 from ragen_bench.stats.permutation import permutation_p
 
@@ -55,7 +55,7 @@ class Difference(NamedTuple):
     """Variance that one seed of each side gives the difference; n seeds of each give 1/n of it."""
 
 
-def mixed_effects_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+def mixed_effects_rate(sample: npt.ArrayLike) -> Interval:
     """Return a success rate with its interval over seeds and levels.
 
     Wilson's score interval for the number of independent trials that would have the same variance (Korn
@@ -63,7 +63,6 @@ def mixed_effects_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Inter
 
     Args:
         sample: (S, n), S >= 1 and n >= 2, with a mean in [0, 1]; see :func:`distinct_levels`.
-        confidence: Nominal coverage, in (0, 1).
     """
     values = np.asarray(sample, dtype=np.float64)
     rate = float(values.mean())
@@ -71,10 +70,10 @@ def mixed_effects_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Inter
     n = values.shape[1]
     spread = rate * (1 - rate)
     trials = min(spread / variance.total, values.size) if spread > 0 and variance.total > 0 else n
-    return score_interval(rate, trials, _quantile(confidence, variance.degrees_of_freedom))
+    return score_interval(rate, trials, _quantile(variance.degrees_of_freedom))
 
 
-def mixed_effects_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) -> Difference:
+def mixed_effects_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
     """Compare two settings on the same levels, each with seeds of its own.
 
     Levels are paired, seeds are not: the runs of one setting share nothing with those of the other. There
@@ -87,7 +86,6 @@ def mixed_effects_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: flo
     Args:
         a: (S, n), S >= 1 and n >= 2.
         b: (T, n), T >= 1, the same levels in the same order.
-        confidence: Nominal coverage, in (0, 1).
     """
     first, second = (np.asarray(sample, dtype=np.float64) for sample in (a, b))
     variance = _difference_variance(first, second)
@@ -95,10 +93,10 @@ def mixed_effects_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: flo
     seeds = (len(first), len(second))
     of_seed = sum(_seed_variance(side)[0] * len(side) for side in (first, second))
     if seeds == (1, 1) and _is_binary(first) and _is_binary(second):
-        exact = mcnemar_exact(first[0] == 1, second[0] == 1, confidence)
+        exact = mcnemar_exact(first[0] == 1, second[0] == 1)
         return Difference(exact.difference, exact.p_value, variance, seeds, permuted=False, of_seed=of_seed)
     error = math.sqrt(max(variance.total, 1 / first.shape[1] ** 2))
-    half = _quantile(confidence, variance.degrees_of_freedom) * error
+    half = _quantile(variance.degrees_of_freedom) * error
     by_model = float(2 * stats.t.sf(abs(estimate) / error, variance.degrees_of_freedom))
     exact_p = permutation_p(first.mean(axis=1), second.mean(axis=1)) if min(seeds) > 1 else 0.0
     return Difference(
@@ -176,8 +174,8 @@ def _sum(seeds: list[tuple[float, int]], levels: float, n: int) -> VarianceCompo
     return VarianceComponents(sum(v for v, _ in seeds), levels, max(freedom, 1.0))
 
 
-def _quantile(confidence: float, freedom: float) -> float:
-    return float(stats.t.ppf(1 - (1 - confidence) / 2, freedom))
+def _quantile(freedom: float) -> float:
+    return float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2, freedom))
 
 
 def _is_binary(values: FloatArray) -> bool:

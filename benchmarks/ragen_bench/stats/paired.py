@@ -53,7 +53,7 @@ class PairedResult(NamedTuple):
     b_better: int
 
 
-def mcnemar_exact(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) -> PairedResult:
+def mcnemar_exact(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedResult:
     """Compare two success rates by the exact conditional McNemar test (McNemar 1947).
 
     Under the null hypothesis each discordant pair is a fair coin, so the p-value is that of a
@@ -64,7 +64,6 @@ def mcnemar_exact(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) 
     Args:
         a: Whether the first policy solved each instance: booleans of shape (n,), n >= 1.
         b: The same for the second policy, of shape (n,).
-        confidence: Nominal coverage of the interval, in (0, 1).
 
     Returns:
         The comparison; differences of rates in [-1, 1].
@@ -75,18 +74,12 @@ def mcnemar_exact(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) 
     both = int(np.count_nonzero(first & second))
     discordant = a_only + b_only
     p_value = float(stats.binomtest(a_only, discordant).pvalue) if discordant else 1.0
-    difference = _newcombe(both, a_only, b_only, len(first), confidence)
+    difference = _newcombe(both, a_only, b_only, len(first))
     return PairedResult(difference, p_value, len(first), a_only, b_only)
 
 
 def compare_rates(
-    a: npt.ArrayLike,
-    b: npt.ArrayLike,
-    clusters: Clusters | None,
-    confidence: float = 0.95,
-    resamples: int = _RESAMPLES,
-    *,
-    seed: int | np.random.Generator = 0,
+    a: npt.ArrayLike, b: npt.ArrayLike, clusters: Clusters | None, resamples: int = _RESAMPLES
 ) -> PairedResult:
     """Compare two success rates, by :func:`mcnemar_exact` if the instances are independent.
 
@@ -98,18 +91,16 @@ def compare_rates(
         a: Whether the first policy solved each instance: booleans of shape (n,), n >= 1.
         b: The same for the second policy, of shape (n,).
         clusters: Which instances belong together, of shape (n,); None if they are independent.
-        confidence: Nominal coverage of the interval, in (0, 1).
         resamples: Number of sign-flips, >= 1.
-        seed: Seed >= 0, or a generator, which is advanced.
 
     Returns:
         The comparison; differences of rates in [-1, 1].
     """
     if clusters is None:
-        return mcnemar_exact(a, b, confidence)
+        return mcnemar_exact(a, b)
     solved = [np.asarray(each, dtype=np.bool_) for each in (a, b)]
     first, second = (each.astype(np.float64) for each in solved)
-    one, other = (wilson_mean(each, confidence, clusters) for each in (first, second))
+    one, other = (wilson_mean(each, clusters=clusters) for each in (first, second))
     left, right = (cluster_sums(each - each.mean(), clusters) for each in (first, second))
     scale = math.sqrt(float((left**2).sum() * (right**2).sum()))
     phi = float(left @ right) / scale if scale else 0.0
@@ -117,7 +108,7 @@ def compare_rates(
         phi *= 1 - 2 / len(left)
     return PairedResult(
         square_and_add(float((first - second).mean()), one, other, phi),
-        sign_flip(cluster_sums(first - second, clusters), resamples, np.random.default_rng(seed)),
+        sign_flip(cluster_sums(first - second, clusters), resamples, np.random.default_rng(0)),
         len(first),
         int(np.count_nonzero(solved[0] & ~solved[1])),
         int(np.count_nonzero(solved[1] & ~solved[0])),
@@ -127,7 +118,6 @@ def compare_rates(
 def paired_bootstrap(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
-    confidence: float = 0.95,
     resamples: int = _RESAMPLES,
     *,
     seed: int | np.random.Generator,
@@ -145,7 +135,6 @@ def paired_bootstrap(
     Args:
         a: Return of the first policy on each instance, of shape (n,), n >= 1, finite.
         b: Return of the second policy on the same instances, of shape (n,), in the same unit.
-        confidence: Nominal coverage of the interval, in (0, 1).
         resamples: Number of bootstrap samples, and of sign-flips, >= 1.
         seed: Seed >= 0, or a generator, which is advanced.
         clusters: Which instances belong together, of shape (n,): they are drawn together and change their
@@ -162,7 +151,7 @@ def paired_bootstrap(
     differences = first - second
     rng = np.random.default_rng(seed)
     return PairedResult(
-        bootstrap_mean(differences, confidence, resamples, seed=rng, clusters=clusters),
+        bootstrap_mean(differences, resamples=resamples, seed=rng, clusters=clusters),
         sign_flip(differences if clusters is None else cluster_sums(differences, clusters), resamples, rng),
         len(first),
         int(np.count_nonzero(differences > 0)),
@@ -208,10 +197,10 @@ def holm_exclusive(p_values: npt.ArrayLike, questions: npt.ArrayLike) -> FloatAr
     return adjusted
 
 
-def _newcombe(both: int, a_only: int, b_only: int, n: int, confidence: float) -> Interval:
+def _newcombe(both: int, a_only: int, b_only: int, n: int) -> Interval:
     """Return Newcombe's interval for the difference of two paired rates."""
     neither = n - both - a_only - b_only
-    first, second = wilson(both + a_only, n, confidence), wilson(both + b_only, n, confidence)
+    first, second = wilson(both + a_only, n), wilson(both + b_only, n)
     association = float(both * neither - a_only * b_only)
     if association > 0:
         association = max(association - n / 2, 0.0)

@@ -26,6 +26,8 @@ __all__ = [
 ]
 
 MOST_SEEDS = 1000
+POWER: Final = 0.8
+"""Chance with which a difference is to be found."""
 
 _NEAR_FLOOR: Final = 50.0
 """Above so many times the smallest p-value of a permutation, the permutation costs hardly any power."""
@@ -151,25 +153,24 @@ def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -
     return float(stats.nct.sf(critical, freedom, effect / error))
 
 
-def levels_for(effect: float, design: Design, alpha: float, power: float = 0.8) -> int | None:
+def levels_for(effect: float, design: Design, alpha: float) -> int | None:
     """Return the fewest levels on which two fixed models show a difference, or None if none are enough.
 
     Args:
         effect: The true difference, > 0.
         design: Rate and correlation; its levels do not count, and ``seed_sd`` is 0.
         alpha: Level of the test.
-        power: Chance to find the difference.
     """
     counts = range(1, _MOST_LEVELS + 1)
-    place = bisect_left(counts, power, key=lambda n: design._replace(levels=n).power_at(effect, alpha))
+    place = bisect_left(counts, POWER, key=lambda n: design._replace(levels=n).power_at(effect, alpha))
     return counts[place] if place < len(counts) else None
 
 
-def smallest_effect(design: Design, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Return the smallest difference that a design finds with the given power, infinite if there is none."""
+def smallest_effect(design: Design, alpha: float = 0.05) -> float:
+    """Return the smallest difference that a design finds with `POWER`, infinite if there is none."""
 
     def lacking(effect: float) -> float:
-        return design.power_at(effect, alpha) - power
+        return design.power_at(effect, alpha) - POWER
 
     largest = min(100 * design.error(0.0), 1 - design.rate)
     if lacking(largest) < 0:
@@ -177,16 +178,13 @@ def smallest_effect(design: Design, power: float = 0.8, alpha: float = 0.05) -> 
     return float(optimize.brentq(lacking, 1e-9, largest, xtol=1e-6))
 
 
-def seeds_for(
-    effect: float, of_seeds: float, of_levels: float = 0.0, power: float = 0.8, alpha: float = 0.05
-) -> int | None:
+def seeds_for(effect: float, of_seeds: float, of_levels: float = 0.0, alpha: float = 0.05) -> int | None:
     """Return the number of seeds that a setting needs to find a difference.
 
     Args:
         effect: The true difference, > 0.
         of_seeds: Variance that one seed of both settings gives the difference, >= 0; n seeds give 1/n.
         of_levels: Variance that does not become less with seeds, >= 0.
-        power: Chance to find the difference.
         alpha: Level of the test.
 
     Returns:
@@ -197,7 +195,7 @@ def seeds_for(
         error = math.sqrt(of_seeds / seeds + of_levels)
         if error == 0:
             return smallest_p(seeds, seeds) <= alpha
-        return power_of_seeds(effect, error, seeds, alpha) >= power
+        return power_of_seeds(effect, error, seeds, alpha) >= POWER
 
     if not enough(MOST_SEEDS):
         return None
@@ -243,5 +241,5 @@ def plan_levels(effect: float, base: Design, alpha: float = 0.05) -> pd.DataFram
 def _fewest(effect: float, design: Design) -> int:
     """Return the fewest seeds that find an effect with a power of 80%, 0 if they are too many."""
     counts = range(2, MOST_SEEDS + 1)
-    place = bisect_left(counts, 0.8, key=lambda n: design._replace(seeds=n).power(effect))
+    place = bisect_left(counts, POWER, key=lambda n: design._replace(seeds=n).power(effect))
     return counts[place] if place < len(counts) else 0

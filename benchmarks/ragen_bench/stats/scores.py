@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from ragen_bench.stats.clusters import Clusters, cluster_sums, number_clusters
 from ragen_bench.stats.intervals import (
+    CONFIDENCE,
     Interval,
     as_samples,
     bootstrap_means,
@@ -38,7 +39,6 @@ def normalised_interval(
     policy: npt.ArrayLike,
     random: npt.ArrayLike,
     optimal: npt.ArrayLike,
-    confidence: float = 0.95,
     resamples: int = 10_000,
     *,
     seed: int | np.random.Generator,
@@ -56,7 +56,6 @@ def normalised_interval(
         random: Score of the random policy on the same instances in the same order, of shape (n,);
             preferably a mean of many random episodes.
         optimal: Score of the oracle on the same instances, of shape (n,).
-        confidence: Nominal coverage, in (0, 1).
         resamples: Number of bootstrap samples, >= 1.
         seed: Seed >= 0, or a generator, which is advanced.
         clusters: Which instances belong together, of shape (n,), and are drawn together; None if they
@@ -76,14 +75,13 @@ def normalised_interval(
     gain, gap = bootstrap_means(columns, resamples, seed)
     resampled = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
     mean_gain, mean_gap = columns.mean(axis=1).tolist()
-    return percentile_interval(normalised_score(mean_gain, 0.0, mean_gap), resampled, confidence)
+    return percentile_interval(normalised_score(mean_gain, 0.0, mean_gap), resampled, CONFIDENCE)
 
 
 def success_score(
     solved: npt.ArrayLike,
     chance: npt.ArrayLike,
     best: npt.ArrayLike,
-    confidence: float = 0.95,
     resamples: int = 10_000,
     *,
     seed: int | np.random.Generator,
@@ -94,10 +92,10 @@ def success_score(
     They are :func:`normalised_interval`, which has no width left where all levels or none are solved, and
     :func:`success_bounds`. Arguments, range and errors are those of the two.
     """
-    score = normalised_interval(solved, chance, best, confidence, resamples, seed=seed, clusters=clusters)
+    score = normalised_interval(solved, chance, best, resamples, seed=seed, clusters=clusters)
     if math.isnan(score.estimate):
         return score
-    _, low, high = success_bounds(solved, chance, best, confidence, clusters)
+    _, low, high = success_bounds(solved, chance, best, clusters)
     return Interval(score.estimate, min(score.low, low), max(score.high, high))
 
 
@@ -105,7 +103,6 @@ def success_bounds(
     solved: npt.ArrayLike,
     chance: npt.ArrayLike,
     best: npt.ArrayLike,
-    confidence: float = 0.95,
     clusters: Clusters | None = None,
 ) -> Interval:
     """Return the normalised success with the interval of :func:`success_rate` on the scale of the score.
@@ -116,7 +113,6 @@ def success_bounds(
         solved: 1 for each episode that succeeded, else 0, of shape (n,), n >= 1.
         chance: Success of random play on the same levels, of shape (n,).
         best: Largest success of any agent on them, of shape (n,); its mean exceeds that of ``chance``.
-        confidence: Nominal coverage, in (0, 1).
         clusters: Which episodes belong together, of shape (n,); None if they are independent.
 
     Returns:
@@ -125,7 +121,7 @@ def success_bounds(
     played, random, optimal = as_samples(solved=solved, chance=chance, best=best)
     trials = (optimal > 0) | (played > 0)
     groups = None if clusters is None else number_clusters(clusters[trials].tolist())
-    rate = success_rate(played[trials] > 0, groups, confidence)
+    rate = success_rate(played[trials] > 0, groups)
     share, floor, top = trials.mean(), random.mean(), optimal.mean()
     return Interval(*(normalised_score(share * bound, floor, top) for bound in rate))
 

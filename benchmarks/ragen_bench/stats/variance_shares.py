@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from ragen_bench.stats.clusters import Clusters
-from ragen_bench.stats.intervals import FloatArray, Interval, percentile_interval
+from ragen_bench.stats.intervals import CONFIDENCE, FloatArray, Interval, percentile_interval
 
 __all__ = ["variance_shares"]
 
@@ -26,7 +26,7 @@ SAMPLING: Final = "sampling"
 
 
 def variance_shares(
-    factors: Mapping[str, FloatArray], clusters: Clusters | None = None, resamples: int = 2000, seed: int = 0
+    factors: Mapping[str, FloatArray], clusters: Clusters | None = None, resamples: int = 2000
 ) -> dict[str, Interval]:
     """Return each component's share of the variance, in [0, 1], with its bootstrap interval over levels.
 
@@ -38,19 +38,18 @@ def variance_shares(
             sampling cannot be told apart, and is part of the other shares.
         clusters: Which levels are the same one, of shape (levels,), and are drawn together; None if none are.
         resamples: Number of bootstrap samples.
-        seed: Of the bootstrap.
     """
     levels = len(next(iter(factors.values())))
     groups = np.arange(levels) if clusters is None else clusters
     count = int(groups.max()) + 1
-    drawn = np.random.default_rng(seed).multinomial(count, [1 / count] * count, resamples)
+    drawn = np.random.default_rng(0).multinomial(count, [1 / count] * count, resamples)
     weights = np.concatenate([np.ones((1, levels)), drawn[:, groups]])
     weights /= weights.sum(axis=1, keepdims=True)
     parts = _components(factors, weights)
     values = np.maximum(np.stack(list(parts.values())), 0.0)
     totals = values.sum(axis=0)
     shares = np.divide(values, totals, out=np.full_like(values, np.nan), where=totals > 0)
-    whole = [percentile_interval(float(share[0]), share[1:], 0.95) for share in shares]
+    whole = [percentile_interval(float(share[0]), share[1:], CONFIDENCE) for share in shares]
     return {
         name: Interval(share, max(low, 0.0), min(high, 1.0))
         for name, (share, low, high) in zip(parts, whole, strict=True)
