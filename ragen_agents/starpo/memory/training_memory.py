@@ -179,10 +179,10 @@ def plan_memory(
     gradients = held["optimizer"] // 2
     arithmetic = arithmetic_of(config, shape, device, devices)
     size = largest_pass(config, conversations, config.episodes)
-    activations, logits = _scoring_pass(shape, arithmetic, size, LOGIT_CHUNK)
+    activations, logits = _scoring_pass(shape, arithmetic, size)
     scores = {**passed, "activations": activations, "logits": logits}
     size = largest_pass(config, conversations, config.update.mini_batch_size)
-    activations, logits = _learning_pass(shape, arithmetic, size, LOGIT_CHUNK)
+    activations, logits = _learning_pass(shape, arithmetic, size)
     update = {**passed, "gradients": gradients, "activations": activations, "logits": logits}
     step = {**passed, "gradients": gradients, "activations": _step(shape, device)}
     if own_engine:
@@ -383,24 +383,17 @@ def _head_copy(shape: ModelShape, arithmetic: Arithmetic) -> int:
     return 2 * weights if arithmetic.casts_weights else 0
 
 
-def _learning_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int) -> tuple[int, int]:
-    """Return the most bytes of a forward and backward pass: activations, and logits.
-
-    Args:
-        shape: The model's.
-        arithmetic: Of the pass.
-        size: What is passed.
-        chunk: Action tokens whose logits exist at the same time.
-    """
+def _learning_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> tuple[int, int]:
+    """Return the most bytes of a forward and backward pass: activations, and logits."""
     kept = _trunk_activations(shape, arithmetic, size)
-    head = _head_backward(shape, arithmetic, min(chunk, size.rows * size.after))
+    head = _head_backward(shape, arithmetic, min(LOGIT_CHUNK, size.rows * size.after))
     trunk = _trunk_backward(shape, arithmetic, size)
     return (kept, head) if kept + head > trunk else (trunk, 0)
 
 
-def _scoring_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int) -> tuple[int, int]:
+def _scoring_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> tuple[int, int]:
     """Return the same for a pass from which nothing is learned."""
-    logits = min(chunk, size.rows * size.after) * shape.vocab_size * FLOAT32
+    logits = min(LOGIT_CHUNK, size.rows * size.after) * shape.vocab_size * FLOAT32
     states = size.rows * (size.before + size.after) * shape.hidden * FLOAT32
     beginnings = shape.layers * size.prompts * size.before * 2 * shape.key_width * arithmetic.product
     layer = _forward(shape, arithmetic, max(size.prompts * size.before, size.rows * size.after))
