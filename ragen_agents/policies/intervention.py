@@ -72,7 +72,8 @@ class Intervened:
                 either = [claim.fact] if self._truth else _lies(env, before, claim, request.seed)
                 for fact in either:
                     text = before + _in_place(claim.stated, fact)
-                    if _truth_at(env, text, claim.start) is self._truth:
+                    written = _claim_at(env, text, claim.start)
+                    if written is not None and written.true is self._truth:
                         return text
             if not self._truth:
                 return None
@@ -81,11 +82,6 @@ class Intervened:
 
 def _claim_at(env: Any, text: str, start: int) -> Claim | None:
     return next((claim for claim in env.claims(text, True) if claim.start == start), None)
-
-
-def _truth_at(env: Any, text: str, start: int) -> bool | None:
-    claim = _claim_at(env, text, start)
-    return None if claim is None else claim.true
 
 
 def _in_place(stated: str, fact: str) -> str:

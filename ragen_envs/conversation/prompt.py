@@ -145,7 +145,10 @@ def feedback(
 
     Where an invalid reply had no effect, the format follows. ``reason`` is why an action is illegal, or "".
     """
-    names = executed if all(effective) else list(map(_marked, executed, effective))
+    names = executed
+    if not all(effective):
+        pairs = zip(executed, effective, strict=True)
+        names = tuple(name if changed else f"{name} (no effect)" for name, changed in pairs)
     text = f"Executed: {', '.join(names)}. " if names else ""
     if defects:
         reasons = ", ".join(map(describe_defect, defects)) + (f": {reason}" if reason else "")
@@ -153,10 +156,6 @@ def feedback(
         text = f"Your reply was invalid ({reasons}){nothing}. {text}"
     text += f"Reward: {reward:.6g}."
     return f"{text}\n{_reply_format(settings, lines)}" if defects and not names else text
-
-
-def _marked(name: str, effective: bool) -> str:
-    return name if effective else f"{name} (no effect)"
 
 
 def final_prompt(feedback_text: str, success: bool | None, observation: str) -> str:

@@ -54,10 +54,6 @@ _COLOURS: Final = 6
 """Colours that the style sheet has for entries."""
 
 
-def _ranked(names: Iterable[str]) -> list[str]:
-    return [name for name in names if name not in CONTROLS]
-
-
 def training_words(trained_on: Sequence[str], games: Iterable[str]) -> str:
     """Name the games that an agent was trained on, or those that it was not where they are fewer."""
     others = [game for game in games if game not in trained_on]
@@ -85,7 +81,8 @@ class Pages:
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
         self._entries, self._suite = entries, suite
         self._environment = page_templates()
-        colours = {name: f"s{i % _COLOURS} d{i // _COLOURS}" for i, name in enumerate(_ranked(self._titles))}
+        ranked = [name for name in self._titles if name not in CONTROLS]
+        colours = {name: f"s{i % _COLOURS} d{i // _COLOURS}" for i, name in enumerate(ranked)}
         colours[REFERENCE] = "control"
         self._environment.globals.update(
             base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),

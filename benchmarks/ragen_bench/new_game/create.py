@@ -36,13 +36,13 @@ def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
     files: set[Path] = set()
     for kind in ("template", "template_words")[: 1 + words]:  # the second replaces the game
         with resources.as_file(resources.files("ragen_bench.new_game") / kind) as template:
-            files |= {_copy(path, template, unfinished, replaced) for path in _files(template)}
+            files |= {
+                _copy(path, template, unfinished, replaced)
+                for path in template.rglob("*")
+                if path.is_file() and path.suffix != ".pyc"
+            }
     unfinished.rename(folder)
     return sorted(files)
-
-
-def _files(template: Path) -> list[Path]:
-    return [path for path in template.rglob("*") if path.is_file() and path.suffix != ".pyc"]
 
 
 def _copy(path: Path, template: Path, folder: Path, words: dict[str, str]) -> Path:

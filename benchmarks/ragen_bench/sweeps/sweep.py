@@ -135,15 +135,12 @@ class Sweep(_Model):
                     settings = {**point.settings, **point.games.get(game, {})}
                     if point.drawn:
                         settings["levels"] = draw_levels(env, settings, point.split, count, level_seed)
-                    tasks[f"{game}.{place}"] = Task(env=env, settings=settings, split=_kept(point.split))
+                    split = None if point.split == TEST else point.split
+                    tasks[f"{game}.{place}"] = Task(env=env, settings=settings, split=split)
         return Suite(
             name=self.name, version=self.version, description=self.description, episodes=count,
             sampling=self.sampling, tasks=tasks,
         )  # fmt: skip
-
-
-def _kept(split: Split) -> Split | None:
-    return None if split == TEST else split
 
 
 def draw_levels(env: str, settings: Mapping[str, Any], split: str, count: int, seed: int) -> list[JsonValue]:

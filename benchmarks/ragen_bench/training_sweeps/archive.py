@@ -75,7 +75,8 @@ def borrowed(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[
     lent = {}
     for task in tasks:
         others = [r for r in done.get(_work_of(task), []) if r.task.path != task.path]
-        twin = next((r for r in others if _covers(r.task, task)), None)
+        tests = task.suite.tasks.items()
+        twin = next((r for r in others if tests <= r.task.suite.tasks.items()), None)
         if twin is not None:
             lent[task.path] = Borrowed(_renamed(twin, task), twin.task)
     return lent
@@ -88,10 +89,6 @@ def _work_of(task: SweepTask) -> str:
     made = controls if task.seed is None else train.model_dump_json(exclude=resources_of(train))
     suite = task.suite.model_dump_json(exclude={"name", "version", "tasks"})
     return f"{task.suite_version} {task.seed} {made} {task.supervised} {suite}"
-
-
-def _covers(done: SweepTask, task: SweepTask) -> bool:
-    return task.suite.tasks.items() <= done.suite.tasks.items()
 
 
 def _renamed(result: TaskResult, task: SweepTask) -> TaskResult:

@@ -260,7 +260,7 @@ def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
 
 def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConfig) -> Suite:
     settings = conversation_settings(sweep.scales[choice.scale], cell)
-    envs = {name: core_tasks()[name].env for name in _tests(sweep, game)}
+    envs = {name: core_tasks()[name].env for name in sweep.games.get(game, [game])}
     tasks = {name: Task(env=env, settings=with_level_texts(env, settings)) for name, env in envs.items()}
     own = [own_level_count(task.settings) for task in tasks.values() if "levels" in task.settings]
     return Suite(
@@ -271,10 +271,6 @@ def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConf
         sampling=SamplingSettings(max_tokens=train.rollout.max_tokens),
         tasks=tasks,
     )
-
-
-def _tests(sweep: Sweep, game: str) -> list[str]:
-    return sweep.games.get(game, [game])
 
 
 def cells_of(tasks: list[SweepTask]) -> Iterator[tuple[tuple[str, str], list[SweepTask]]]:
