@@ -155,7 +155,7 @@ def reason_of(command, in_checkout=True):
 def only_reads_settings(command):
     """Return whether a command trains, as others do that train in a test."""
     text = " ".join(command.words)
-    trains = re.match(r"ragen (--import \S+ )?(train|sft)\b(?!.*--plan)", text)
+    trains = re.match(r"ragen (--import \S+ )?(train|sft)(?![\w-])(?!.*--plan)", text)
     return bool(trains) and not any(re.match(start, text) for start in TRAINED)
 
 
