@@ -181,7 +181,7 @@ class Run:
             RagenError: The run cannot be read, or is an entry of the leaderboard.
         """
         if (self.folder / ENTRY).is_file():
-            raise RagenError(f"'{self.folder}' is an entry; ragen leaderboard check replays it")
+            raise RagenError(f"'{self.folder}' is an entry; ragen leaderboard check {self.folder} replays it")
         with bar("verifying") as tick:
             return verify_run(self.folder, tick)
 

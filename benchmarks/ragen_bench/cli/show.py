@@ -174,7 +174,7 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
 
     replay_all = replayer(backend)
     if (run / ENTRY).is_file():
-        raise RagenError(f"'{run}' is a leaderboard entry; ragen leaderboard check replays it")
+        raise RagenError(f"'{run}' is a leaderboard entry; ragen leaderboard check {run} replays it")
     try:
         with bar("verifying") as tick:
             verified = verify_run(run, tick, replay_all)

@@ -9,6 +9,7 @@ from ragen_envs.games.webshop.pages import subpage_lines
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --accent: #2e74c4; }
+html { background: Canvas; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 0 auto; padding: 1rem; }
 .instruction { border-left: 4px solid var(--accent); padding: .5rem 1rem; background: #8881; }
 .product { display: flex; gap: 1rem; padding: .6rem 0; border-bottom: 1px solid var(--line); }
