@@ -208,6 +208,9 @@ def test_numbers_of_a_run_are_those_of_its_curves():
     assert math.isnan(scalar_of(with_curves(**{"validation/success": [0.5] * 9}), "fall"))
     templates = with_curves(template_share=[0.1] * 5 + [0.9] * 10 + [0.4] * 5)
     assert scalar_of(templates, "template") == pytest.approx(0.3)
+    thoughts = with_curves(**{"claims/move_1": [0.5] * 5 + [0.7] * 4 + [0.9]})
+    assert scalar_of(thoughts, "first-move") == pytest.approx(0.74)
+    assert math.isnan(scalar_of(templates, "first-move"))
     replies = with_curves(reply_tokens=[20.0] * 5 + [30.0] * 5)
     assert scalar_of(replies, "reply") == pytest.approx(np.log(1.5))
 

@@ -34,6 +34,7 @@ _LABELS: Final = {
     "information/first/thought/mutual_information": "information of thought\nand prompt, nats",
     "information/first/thought/conditional_entropy": "entropy of the thought\ngiven the prompt, nats",
     "information/first/thought/retrieval@1": "share of thoughts traced\nto their prompts",
+    "claims/move_1": "share of true first moves\nin thoughts",
     "gradient/bucket1/policy": "policy gradient,\nsmallest deviations",
     "gradient/bucket6/policy": "policy gradient,\nlargest deviations",
     "gradient/bucket1/entropy": "entropy's gradient,\nsmallest deviations",

@@ -400,7 +400,7 @@ def _with_unit(claim: ScalarClaim, value: float) -> str:
         return f"{value:+.2f}"
     if claim.scalar == "template":
         return f"{100 * value:+.1f} points"
-    if claim.scalar == "peak":
+    if claim.scalar in ("peak", "first-move"):
         return f"{percent(value)}%"
     return number(value) + (" s" if claim.scalar == "seconds" else "")
 

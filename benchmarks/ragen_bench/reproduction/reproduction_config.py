@@ -37,7 +37,7 @@ def paper_notes(tests: Iterable[str]) -> list[str]:
 
 
 Scalar = Literal[
-    "seconds", "thought", "reply", "template", "deviation", "kept", "peak", "fall",
+    "seconds", "thought", "reply", "template", "deviation", "kept", "peak", "fall", "first-move",
     "information-success", "entropy-success", "information-over-entropy", "policy-rise", "entropy-rise",
     "divergence-rise",
 ]  # fmt: skip

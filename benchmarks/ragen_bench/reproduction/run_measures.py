@@ -64,7 +64,8 @@ def scalar_of(result: TaskResult, scalar: Scalar) -> float:
     ``seconds``: of an iteration, without evaluations. ``thought``, ``reply``, ``deviation``, ``kept``:
     natural logarithm of the thought's characters, of the reply's tokens, of the in-group deviation of
     returns, or of the groups kept, at the end over that at the start, at least that of 1%. ``template``:
-    share of the replies with the commonest thought, at the end less that at the start. ``peak``: the best
+    share of the replies with the commonest thought, at the end less that at the start. ``first-move``: share
+    of thoughts whose first move leads where they say, at the end. ``peak``: the best
     validation success. ``fall``: of a run that gained on validation, the iteration after which success there
     stays below half of its best, or the last one. ``information-success`` and ``entropy-success``: Spearman's
     correlation over the iterations between success and the mutual information of thought and prompt, or the
@@ -151,6 +152,7 @@ _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
     "template": lambda result: _gain(result, "template_share"),
     "deviation": _change("reward_std"),
     "kept": _change("kept_groups"),
+    "first-move": lambda result: next(reversed(smoothed(curve(result, "claims/move_1")[1])), math.nan),
     "peak": lambda result: max(curve(result, VALIDATION)[1], default=math.nan),
     "fall": _fall,
     "information-success": _with_success(INFORMATION),

@@ -22,6 +22,7 @@ TRAIN: Final = Path("train")
 CURVES: Final = (
     "success", "return", "reward_std", "entropy", "grad_norm", "valid", "reply_tokens",
     "thought_characters", "template_share", "clip_fraction", "optimizer_steps", "kept_groups",
+    "claims/places", "claims/move_1", "claims/ends", "claims/plan",
     "validation/success", "seconds/total", "seconds/evaluation",
     "information/first/thought/mutual_information", "information/first/thought/conditional_entropy",
     "information/first/thought/retrieval@1", "information/first/thought/z_score",
