@@ -22,7 +22,7 @@ from memory_plans import plans_table
 from numpy.typing import NDArray
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions
 from ragen_bench.reproduction.reproduction_report import Report, stored_report
-from results_tables import decided_table, drawing
+from results_tables import decided_table, tables
 from settings_page import settings_page
 
 from ragen_envs import GAMES
@@ -110,7 +110,7 @@ def _with_results(page: Path) -> str:
     def shown(found: re.Match[str]) -> str:
         report = stored_reports()[Path(found[2]).name]
         picture = f"../{(RESULTS / found[2]).relative_to(DOCS.parent)}.svg"
-        return f"{found[1]}{drawing(report, picture)}{found[3]}"
+        return f"{found[1]}{tables(report, picture)}{found[3]}"
 
     reports = stored_reports().values()
     text = _RESULT.sub(shown, page.read_text(encoding="utf-8"))

@@ -1,5 +1,6 @@
-"""What docs/reproduction-tables.md shows of the stored results: decided claims, and drawings."""
+"""Write what docs/reproduction-tables.md shows of stored results: decided claims, tables and drawings."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -18,9 +19,12 @@ def decided_table(reports: Iterable[Report]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def drawing(report: Report, picture: str) -> str:
-    """Return the drawing of a stored result, and its table if it has one besides that of its cells."""
+def tables(report: Report, picture: str) -> str:
+    """Return the paper's table beside ours, the drawing of a stored result, and its second table."""
     parts = [f"![{report.exhibit.title}]({picture})"]
+    if report.matrix is not None:
+        table = markdown(report.matrix[1]).strip().replace(", %", "")
+        parts.insert(0, re.sub(r"(\w+) → \1\b", r"\1", table))
     if report.second_table is not None:
         parts += [f"{report.second_table[0]}:", markdown(report.second_table[1]).strip()]
     return "\n\n".join(parts) + "\n"
