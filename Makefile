@@ -40,17 +40,7 @@ real: install
 	$(BIN)/ragen models get smollm2
 	$(BIN)/ragen bench --agent random --agent smollm2 --agent oracle --suite core --episodes 16 --setting demonstrations=2 --setting think=false
 
-# Types are checked beside the tests: alone they would leave a core idle.
-test: install
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(MAKE) --no-print-directory -j 2 types tests
-
-.PHONY: types tests
-types: install
-	$(BIN)/mypy
-
-tests: install
+test: install lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # For the inner loop: without what trains, starts processes or takes seconds each.
