@@ -30,7 +30,7 @@ class Budget:
     @property
     def this_turn(self) -> int:
         """Maximum number of actions in the next turn."""
-        return min(self.actions, self.actions_per_turn)
+        return min(self.reach, self.actions_per_turn)
 
     @property
     def reach(self) -> int:
