@@ -430,7 +430,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if plan is None:
             return Advice((), 0.0, 0.0)
         game = copy.deepcopy(self)
-        rewards = [game.act(action)[0] for action in plan[: limits.reach]]
+        rewards = [game.play(action)[0] for action in plan[: limits.reach]]
         fits = float(len(plan) <= limits.reach)
         return Advice(tuple(plan[: limits.this_turn]), fits, float(sum(rewards)))
 
