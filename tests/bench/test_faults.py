@@ -138,10 +138,10 @@ CONCURRENCY, ANSWER = 3, 320
 """Requests in flight, and the tokens of each of the server's answers."""
 
 
-def endpoint_words(server, out, *more):
+def endpoint_words(server, out, *more, timeout="0.5s"):
     return ["bench", "--agent", "openai:m", "--base-url", server.url, "--api-key-env", "FAULT_KEY",
             "--game", "Bandit", "--game", "FrozenLakeDeterministic", "--episodes", "4",
-            "--max-retries", "1", "--timeout", "0.5s", "--concurrency", str(CONCURRENCY),
+            "--max-retries", "1", "--timeout", timeout, "--concurrency", str(CONCURRENCY),
             "--out", str(out), *more]  # fmt: skip
 
 
@@ -194,7 +194,8 @@ def test_a_benchmark_of_an_endpoint_survives(starts, share, kinds, seed, calm_en
     ):
         for fault, budget, moved in [*zip(*starts, strict=False), (None, None, False)]:
             before, had = whole_lines(out), spent(out)
-            words = endpoint_words(second if moved else first, out)
+            timeout = "60s" if fault is None else "0.5s"  # without faults, nothing may fail
+            words = endpoint_words(second if moved else first, out, timeout=timeout)
             words += ["--retry-errors"] if out.is_dir() else []
             limit = None if budget is None else 1 + int(budget * asked)
             words += [] if limit is None else ["--token-limit", str(limit * ANSWER)]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT")
 """Sent from outside, after a share of the time that the command takes without a fault."""
-SWALLOWED = re.compile(r"Exception ignored in: (?:(?!Exception ignored).)*?\nKeyboardInterrupt: \n", re.DOTALL)
+SWALLOWED = re.compile(r"Exception ignored in: (?:(?!ignored in).)*?\nKeyboardInterrupt: \n", re.DOTALL)
 """Python prints a Ctrl-C that arrives in a callback of its garbage collector, and goes on."""
 OPERATIONS = ("crash", "power loss", "I/O error")
 """At one of the calls that make files last: flushing to the disk, and renaming."""
