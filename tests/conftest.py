@@ -5,7 +5,8 @@ import pytest
 
 # Tests run side by side; threads of several processes that wait for one another are slower than one each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
+# Ray's workers yield to everything else by default (15), so beside other tests they hardly run.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 SLOW_FILES = frozenset(
     """
