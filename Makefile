@@ -114,7 +114,7 @@ gpu-rehearsal:
 	done; \
 	$(REHEARSAL) -m gpu_check page ../results --to ../page.md; exit $$code
 
-# A thousand sequences of faults, drawn at random: about 15 minutes on two idle cores.
+# A thousand sequences of faults, drawn at random: about 20 minutes on two cores.
 faults: install
 	FAULT_SEQUENCES=1000 $(BIN)/python -m pytest tests/bench/test_faults.py -n 2 --dist loadgroup --durations=6
 
