@@ -87,7 +87,7 @@ def cubes(scramble: int, split: str) -> Iterator[Row]:
     """Yield every level that so many turns make."""
     env = CubeEnv(scramble)
     for level in every_level(scramble, split):
-        env._load(level)
+        env.start(level)
         yield {"level": level, **moves_and_chance(env)}
 
 
