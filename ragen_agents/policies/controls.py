@@ -89,7 +89,7 @@ class FirstHitPolicy:
     """
 
     name = "webshop-first-hit"
-    batch_size = 256
+    batch_size = _BATCH
     chooses_options: ClassVar[bool] = False
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
