@@ -24,10 +24,17 @@ def tables(report: Report, picture: str) -> str:
     parts = [f"![{report.exhibit.title}]({picture})"]
     if report.matrix is not None:
         table = markdown(report.matrix[1]).strip().replace(", %", "")
-        parts.insert(0, re.sub(r"(\w+) → \1\b", r"\1", table))
+        parts.insert(0, _short_head(re.sub(r"(\w+) → \1\b", r"\1", table)))
     if report.second_table is not None:
         parts += [f"{report.second_table[0]}:", markdown(report.second_table[1]).strip()]
     return "\n\n".join(parts) + "\n"
+
+
+def _short_head(table: str) -> str:
+    """Return a table whose heads name the game of training, and each game of tests, once."""
+    head, rest = table.split("\n", 1)
+    head = re.sub(r"(paper) \| [^|]+ ours", r"\1 | ours", re.sub(r"\| \w+ → ", "| → ", head))
+    return f"{head}\n{rest}"
 
 
 def _cells(row: Mapping[Any, Any]) -> list[str]:

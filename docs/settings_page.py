@@ -70,7 +70,8 @@ def _table(prefix: str, fields: dict[str, Any]) -> str:
         default = json.dumps(field["default"]) if field.get("default") is not None else ""
         shown = f"`{default}`" if default else ""
         told = " ".join(field["description"].split()).replace("``", "`")
-        rows.append(f"| `{prefix}{name}` | {shown} | {told}{choices(field)} |")
+        is_part = f"{prefix}{name}" in {parts.field for parts in _PARTS}  # a table below has its choices
+        rows.append(f"| `{prefix}{name}` | {shown} | {told}{'' if is_part else choices(field)} |")
     return "\n".join(rows) + "\n"
 
 

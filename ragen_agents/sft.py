@@ -42,8 +42,8 @@ class SftConfig(BaseModel):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keywords of the env, which override those of its id."""
     variants: list[dict[str, Any]] = Field(default_factory=list)
-    """Keywords that override ``env_kwargs``, such as ``[{catalogue_seed: 1}, {catalogue_seed: 2}]``; each has
-    an equal share of the demonstrations."""
+    """Keywords that override ``env_kwargs``, such as ``[{size: 6}, {size: 7}]``, each for an equal share of
+    the demonstrations."""
     model: str = "starter"
     """"starter", "starter-0.2", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
     seed: int = Field(0, ge=0, lt=1 << 32)
@@ -57,23 +57,22 @@ class SftConfig(BaseModel):
     continues from there."""
     solved_only: bool = True
     """Whether conversations that do not solve the game are left out. With ``noise=1`` and
-    ``solved_only=false`` the model learns the format of replies, and no preference among actions."""
+    ``solved_only=false`` the model learns only the format of replies."""
     messages: bool = False
-    """Whether the loss also covers the game's messages, except for the text with which every prompt
-    begins. This teaches a model trained from scratch to read them."""
+    """Whether the loss also covers the game's messages (not the common beginning of all prompts), which
+    teaches a model trained from scratch to read them."""
     epochs: int = Field(5, ge=1)
     """Passes over the demonstrations."""
     learning_rate: float = Field(1e-4, gt=0)
     """Peak learning rate, with linear decay (paper: 1e-4)."""
     batch_size: int = Field(128, ge=1)
-    """Conversations per optimizer step (paper: 128). If larger than ``micro_batch``, it must be a
-    multiple of it."""
+    """Conversations per optimizer step (paper: 128); at most ``micro_batch``, or a multiple of it."""
     micro_batch: int = Field(16, ge=1)
     """Conversations per forward pass."""
     lora_rank: int = Field(64, ge=0)
     """Rank of the adapters (paper: 64); 0 trains all weights."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the passes; weights stay in float32. bfloat16 is faster on devices that support it."""
+    """Arithmetic of the passes; weights stay in float32."""
 
     @model_validator(mode="after")
     def _check_batch(self) -> "SftConfig":

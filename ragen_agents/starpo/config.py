@@ -60,18 +60,15 @@ class Vllm(_Section):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the rollouts; auto: float32 on a CPU, bfloat16 on a GPU."""
     max_model_len: Annotated[int, Field(ge=128)] | None = None
-    """Maximum number of tokens in a conversation, also with engine=vllm-server; a longer one ends with
-    ``overflow``. By default the estimated length of the game's conversations, within the model's
-    context."""
+    """Maximum tokens of a conversation, also with engine=vllm-server; a longer one ends with ``overflow``.
+    By default estimated from the game, within the model's context."""
     cache_gib: Above | None = None
-    """Size of the KV cache in GiB. By default as much as all episodes need at that length, limited by
-    the free memory; a smaller cache costs speed, not correctness."""
+    """Size of the KV cache in GiB. By default what all episodes need, within the free memory; a smaller
+    one is slower."""
     gpu_memory_utilization: Share | None = None
-    """Share of the GPU's memory that vLLM may take. By default what its weights, cache and activations
-    need."""
+    """Share of the GPU's memory for vLLM. By default what it needs."""
     extra: Annotated[dict[str, Any], AfterValidator(check_extra)] = Field(default_factory=dict)
-    """More arguments of vLLM's engine, for example ``attention_backend: TRITON_ATTN`` or ``enforce_eager:
-    true``; see docs/engines.md."""
+    """More arguments of vLLM's engine, such as ``enforce_eager: true``; see docs/engines.md."""
 
 
 class Server(_Section):
@@ -80,8 +77,8 @@ class Server(_Section):
     url: str | Annotated[list[str], Field(min_length=1)] = "http://127.0.0.1:8000"
     """Root URL of the server, or a list of several, which share the episodes."""
     folder: str | None = None
-    """Folder through which the servers receive new weights, by default the run directory. Trainer and
-    servers must see it under the same path, and no other run may use it."""
+    """Folder for new weights, by default the run directory. Trainer and servers must see it under the same
+    path, and no other run may use it."""
     timeout: Annotated[float, Field(gt=0)] = 300.0
     """Timeout of one request, in seconds."""
     outage_timeout: Amount = 300.0
@@ -101,8 +98,8 @@ class Filter(_Section):
     ratio: Share = 0.25
     """Share to keep, of what the filter measures (paper: 0.25 of the groups)."""
     refill: Annotated[int, Field(ge=0)] = 0
-    """Maximum number of times that fresh levels replace groups of equal returns before the filter chooses
-    (DAPO's dynamic sampling, arXiv 2503.14476)."""
+    """How often, at most, fresh levels replace groups of equal returns before the filter chooses (DAPO's
+    dynamic sampling, arXiv 2503.14476)."""
     params: Params = Field(default_factory=dict)
     """Settings that the filter was registered with."""
 
@@ -155,11 +152,10 @@ class Loss(_Section):
     cliprange_value: Amount | None = None
     """Maximum distance of values from the old ones; no limit by default."""
     tis_cap: Annotated[float, Field(ge=1)] | None = 2.0
-    """Cap of the importance weights that correct for the difference between engine and trainer; null
-    switches them off."""
+    """Cap of the importance weights between engine and trainer; null switches them off."""
     mis_bounds: tuple[Above, Above] | None = None
-    """Bounds of the ratio of trainer to engine; tokens outside are left out of losses and denominators
-    (masked importance sampling). No bounds by default."""
+    """Bounds of the ratio of trainer to engine; tokens outside are left out (masked importance sampling).
+    No bounds by default."""
     params: Params = Field(default_factory=dict)
     """Settings that the policy loss was registered with."""
 
@@ -173,14 +169,13 @@ class Update(_Section):
     """as-published: one step per mini-batch of kept trajectories. equal: as many steps as without a filter,
     each on fewer trajectories."""
     epochs: Positive = 1
-    """Passes over the kept trajectories, online-k (paper: 1; its study of freshness uses 5 and 10)."""
+    """Passes over the kept trajectories, online-k (paper: 1)."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     """Learning rate of the policy (RAGEN's code: 1e-6)."""
     critic_learning_rate: Annotated[float, Field(gt=0)] = 1e-5
     """Learning rate of the critic (RAGEN's code: 1e-5)."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
-    """Schedule of both learning rates after warm-up: constant, or decay to 0, linearly or by a half
-    cosine."""
+    """Schedule of both learning rates after warm-up: constant, or linear or cosine decay to 0."""
     warmup_iterations: Annotated[int, Field(ge=0)] = 0
     """Iterations in which both learning rates rise from 0."""
     weight_decay: Amount = 0.0
@@ -192,19 +187,19 @@ class Update(_Section):
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Maximum norm of the gradients, clipped separately for policy and critic."""
     max_tokens_per_micro_batch: Positive | None = None
-    """Maximum number of tokens in a forward pass, padding included. Affects memory and speed only. By
-    default 16384, or on a GPU as many as the memory plan allows (docs/engines.md)."""
+    """Maximum tokens of a forward pass, with padding; affects memory and speed only. By default 16384, or
+    on a GPU what the memory plan allows (docs/engines.md)."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
-    """Whether each decoder layer is recomputed in the backward pass. auto: if the memory plan needs it
-    (docs/engines.md). Affects memory and speed only."""
+    """Whether layers are recomputed in the backward pass; affects memory and speed only. auto: if the
+    memory plan needs it (docs/engines.md)."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the trainer's passes and of rollouts with engine=transformers (autocast). Trained
-    weights stay in float32. Frozen weights (those below LoRA adapters, and the linear layers of the
-    reference model) are stored in bfloat16."""
+    """Arithmetic of the trainer's passes and of rollouts with engine=transformers (autocast). With
+    bfloat16, trained weights stay in float32, and frozen ones (below adapters, of the reference model)
+    are stored in bfloat16."""
     float32_head: bool | None = None
     """Whether the output head computes in float32 although the precision is bfloat16. By default false on
-    a GPU, where logits of bfloat16 operands are summed and kept in float32, and on a CPU true if several
-    optimizer steps share the log-probabilities of one rollout."""
+    a GPU, which sums bfloat16 products in float32, and on a CPU true if several optimizer steps share the
+    log-probabilities of one rollout."""
 
     @property
     def recomputes(self) -> bool:
@@ -245,8 +240,8 @@ class Reward(_Section):
     format: Amount = 0.0
     """A graded format reward: up to 1 for a thought and an answer that can be parsed."""
     grounded: Amount = 0.0
-    """Share of the positions in the thought that are correct; 0 in games without positions. The first mention
-    of each kind of thing is read. Starters begin near the maximum on Sokoban."""
+    """Share of correct positions in the thought, in the first mention of each kind of thing. Starters begin
+    near the maximum on Sokoban."""
     prediction: Amount = 0.0
     """Share of the executed actions whose outcome the thought states correctly; a missing one is wrong."""
     in_filter: bool = True
@@ -268,19 +263,18 @@ class Monitor(_Section):
     """Thresholds of the echo-trap monitor, and its action (docs/training.md)."""
 
     window: Positive = 5
-    """Number of latest iterations that are compared with as many at the start."""
+    """Latest iterations, compared with as many at the start."""
     success_floor: Share = 0.5
     """Collapse: mean success below this share of the best window's."""
     information_every: Annotated[int, Field(ge=0)] = 10
     """Iterations between two measurements of information; 0 for none."""
     information_prompts: Annotated[int, Field(ge=2)] = 16
-    """Maximum number of replies in a sample; each is scored under all prompts of the sample (RAGEN-2: 64)."""
+    """Maximum replies in a sample; each is scored under all its prompts (RAGEN-2: 64)."""
     gradients_every: Annotated[int, Field(ge=0)] = 0
-    """Iterations between two measurements of gradients (RAGEN-2's probe), each of which costs about two to
-    three updates of all groups; 0 for none."""
+    """Iterations between two measurements of gradients (RAGEN-2's probe), each as slow as two to three
+    updates of all groups; 0 for none."""
     action: Literal["warn", "stop", "rollback"] = "warn"
-    """Action at a collapse. rollback returns to the last healthy checkpoint once, and stops at the next
-    collapse."""
+    """Action at a collapse. rollback returns to the last healthy checkpoint, the second time it stops."""
 
 
 class TrainConfig(_Section):
@@ -301,14 +295,14 @@ class TrainConfig(_Section):
     iterations: Positive = 200
     """Number of iterations, each a rollout and an update (paper: 200)."""
     levels: Annotated[int, Field(ge=0)] = 0
-    """Number of training levels; 0 for an endless supply of fresh ones."""
+    """Number of training levels; 0 for endless fresh ones."""
     engine: Literal["transformers", "vllm", "vllm-server"] = "transformers"
     """Engine that generates the rollouts, see docs/engines.md."""
     vllm: Vllm = Vllm()
     server: Server = Server()
     fsdp: bool = False
-    """Whether several processes shard weights, gradients and optimizer state (FSDP). Affects memory and
-    speed only."""
+    """Whether processes shard weights, gradients and optimizer state (FSDP); affects memory and speed
+    only."""
     rollout: Rollout = Rollout()
     filter: Filter = Filter()
     advantage: Advantage = Advantage()
@@ -322,7 +316,7 @@ class TrainConfig(_Section):
     save_every: Positive = 10
     """Iterations between two checkpoints."""
     save_total_limit: Positive = 2
-    """Number of checkpoints to keep, besides the best and, for a rollback, the last healthy one."""
+    """Checkpoints to keep, besides the best and, for a rollback, the last healthy one."""
 
     @property
     def has_critic(self) -> bool:

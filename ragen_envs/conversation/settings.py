@@ -27,12 +27,11 @@ class ConversationSettings:
     """
 
     max_turns: int = 5
-    """Maximum number of replies in an episode, >= 1 (paper: 5)."""
+    """Maximum replies per episode, >= 1 (paper: 5)."""
     actions_per_turn: int = 5
-    """Maximum number of actions in one reply, >= 1 (paper: 5). More are a defect; the first ones are
-    executed."""
+    """Maximum actions per reply, >= 1 (paper: 5). More are a defect; the first ones are executed."""
     max_actions: int = 10
-    """Maximum number of actions in an episode, >= 1 (paper: 10)."""
+    """Maximum actions per episode, >= 1 (paper: 10)."""
     think: bool = True
     """Whether a reply must contain ``<think>…</think>`` before its ``<answer>…</answer>``."""
     history: str = "full"
@@ -49,20 +48,19 @@ class ConversationSettings:
     format_penalty: float = -0.1
     """Added to the reward of a turn whose reply has a defect, <= 0 (paper: -0.1)."""
     invalid: str = "penalise"
-    """Consequence of a reply with a defect, besides the penalty. "penalise": the actions before the defect
-    are executed. "discard": no action is executed. "end": no action is executed, and the episode ends."""
+    """Consequence of a defect, besides the penalty. "penalise": only the actions before it are executed.
+    "discard": no action is executed. "end": the same, and the episode ends."""
     soft_defects: str = "allow"
-    """Cost of an unambiguous answer in another form, such as "Up, Down". "allow": nothing, and the reply is
-    valid. "penalise": the same as any other defect."""
+    """Cost of an unambiguous answer in another form, such as "Up, Down". "allow": nothing. "penalise": as any
+    other defect."""
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
     claims: bool = False
-    """Whether the thought must begin with a line about the state and end with one about the state after the
-    actions, which ``ragen explain --thoughts`` checks; needs ``think``."""
+    """Whether the thought begins with a line about the state and ends with one about the state after the
+    actions, for ``ragen explain --thoughts``; needs ``think``."""
     demonstrations: int = 0
     """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with the
-    oracle's replies. Training episodes may play one of these levels; in 6x6 Sokoban, each example
-    equals about 1.2% of the training levels."""
+    oracle's replies. Training may meet these levels (in 6x6 Sokoban, each equals about 1.2% of them)."""
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "actions_per_turn", "max_actions", "history_turns"):

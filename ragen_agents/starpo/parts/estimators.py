@@ -237,11 +237,10 @@ for _estimator in (
     ),
     Estimator(
         "gigpo", _gigpo,
-        "the advantage of grpo, plus `omega` times the same over the turns of the group that start in the "
-        "same state, with returns discounted by `turn_gamma` (GiGPO, arXiv 2505.10978). The published code "
-        "runs with `divide=1` and with `divide=0`, which does not divide by deviations. Variants: with "
-        "`budget=1`, states must also have equal turns and actions left; with `over_turns=0`, a "
-        "trajectory counts once in the statistics of its group, and not once per turn",
+        "grpo, plus `omega` times the same over the turns of the group that start in the same state, with "
+        "returns discounted by `turn_gamma` (GiGPO, arXiv 2505.10978). With `divide=0`, also published, "
+        "nothing is divided by deviations. Variants: with `budget=1`, states must also have equal turns and "
+        "actions left; with `over_turns=0`, a trajectory counts once in its group, not once per turn",
         needs_group=True, params={"omega": 1.0, "budget": 0.0, "divide": 1.0, "over_turns": 1.0},
         published={
             "advantage.turn_gamma": 0.95, "advantage.params.omega": 1.0,
@@ -262,7 +261,7 @@ for _estimator in (
         "bilevel-gae", _bilevel_gae,
         "generalised advantages over turns, then over the tokens of each turn (RAGEN v2, arXiv 2504.20073; "
         "there a turn without reward is merged with the next one, and `lam` is also `turn_lam`). Variant: "
-        "with `first_value=1`, the value of a turn is that before its first token, and not its last",
+        "with `first_value=1`, a turn's value is that before its first token, not its last",
         needs_critic=True, reads_token_rewards=True, params={"first_value": 0.0},
         published={"advantage.turn_gamma": 0.95, "advantage.params.first_value": 0.0},
     ),

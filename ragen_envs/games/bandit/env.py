@@ -22,12 +22,12 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     """Pull one of two arms, whose names hint at which is the gamble.
 
     ## Description
-    One pull, two named arms. The *sure arm* always pays the same; the *gamble* pays more or
-    nothing. In `ragen/Bandit-v0` the risky-sounding name is the gamble, and is better on average.
-    In `ragen/BanditRev-v0` the safe-sounding name is the (better) gamble. In `ragen/BanditTrap-v0`
-    the risky-sounding name is the gamble, but is worse: a control for methods that learn to prefer
-    variance. All three show the same prompts, so compare the scores of the last two, whose right
-    answers are the opposite, with that of `ragen/Bandit-v0`. Averages over games leave them out.
+    One pull, two named arms. The *sure arm* always pays the same; the *gamble* pays more or nothing. In
+    `ragen/Bandit-v0` the risky-sounding name is the gamble, and is better on average. In
+    `ragen/BanditRev-v0` the safe-sounding name is the (better) gamble. In `ragen/BanditTrap-v0` the
+    risky-sounding name is the gamble, but is worse: a control for methods that learn to prefer
+    variance. All three show the same prompts, and in the last two the opposite answer is right.
+    Averages over games leave them out.
 
     ## Action Space
     `Discrete(2)`: the arm to pull, in the order shown.
@@ -37,9 +37,9 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     `ragen_envs.games.bandit.all_names()`; the last index stands for any other name.
 
     ## Starting State
-    A safe-sounding and a risky-sounding name of the split, in random order: 9,216 pairs for
-    training, 1,024 for validation and 2,304 for test, which have no name in common. A frozen
-    instance has a frozen payoff; the option `noise` of `reset` chooses another draw.
+    A safe-sounding and a risky-sounding name of the split, in random order: 9,216 pairs for training,
+    1,024 for validation and 2,304 for test, which have no name in common. A frozen instance has a
+    frozen payoff; the option `noise` of `reset` chooses another draw.
 
     ## Rewards
     What the arm pays: 0.15 for sure, or 1 with probability 0.25 (0.10 in `BanditTrap`).
@@ -48,15 +48,14 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     Terminates after the pull.
 
     ## Information
-    `success` (bool): the arm with the higher mean was pulled, whatever it paid. `action_is_valid`
-    (bool): always True here. `action_is_effective` (bool): an arm was pulled; False after reset.
-    `gambled` (bool): the gamble was pulled.
+    `success` (bool): the arm with the higher mean was pulled, whatever it paid. `action_is_effective`
+    (bool): an arm was pulled. `gambled` (bool): the gamble was pulled.
 
     ## Arguments
     `sure`: payoff of the sure arm. `jackpot`, `chance`: payoff of the gamble and its probability.
-    `gamble`: which name is the gamble, "sounds_risky" or "sounds_safe". `level`: fixed arms, two
-    names in the order shown; the first is the risky-sounding one if it is in the list of such
-    names, else the second.
+    `gamble`: which name is the gamble, "sounds_risky" or "sounds_safe". `level`: fixed arms, two names
+    in the order shown; the first is the risky-sounding one if it is in the list of such names, else the
+    second.
 
     ## Version History
     * v0: Initial version.

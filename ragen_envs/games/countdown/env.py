@@ -45,9 +45,8 @@ class CountdownEnv(WordGameEnv):
     Terminates when the target is reached or one number is left; truncated by the time limit.
 
     ## Information
-    `success` (bool): the target is among the numbers. `action_is_valid` (bool): the action was legal.
-    `action_is_effective` (bool): the numbers changed; False after reset. `reason` (str): why the action
-    was illegal, or "".
+    `success` (bool): the target is among the numbers. `action_is_effective` (bool): the numbers
+    changed.
 
     ## Arguments
     `numbers`: how many numbers are given, from 3 to 5. `level`: a fixed level, such as "60: 3 7 8

@@ -34,8 +34,7 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     ## Observation Space
     `MultiDiscrete([6] * 24)`: the color of each sticker, 0 white, 1 orange, 2 green, 3 red, 4 blue,
     5 yellow. The faces come in the order up, left, front, right, back, down, with four stickers each,
-    row by row as in the unfolded cube: front in the middle, with up above it, down below it, left and
-    right on either side, and back to the right of the right face.
+    row by row as in the unfolded cube below.
 
     ## Starting State
     The solved cube after `scramble` random quarter turns, none of which undoes the one before.
@@ -50,8 +49,7 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     Terminates when the cube is solved; truncated by the time limit.
 
     ## Information
-    `success` (bool): every face shows a single color. `action_is_valid` (bool): always True here.
-    `action_is_effective` (bool): a layer was turned; False after reset.
+    `success` (bool): every face shows a single color. `action_is_effective` (bool): a layer was turned.
 
     ## Arguments
     `scramble`: number of quarter turns that scramble the cube, from 1 to 100. With the default of

@@ -36,9 +36,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     ## Starting State
     Start and goal are drawn uniformly, and every other tile is frozen with probability `p`. Maps
     without a path are drawn again. The slips of a frozen map are a fixed draw; the option `noise` of
-    `reset` chooses another one. Maps count as one if they are equal after a rotation or
-    reflection, wherever the player starts among the tiles that it can walk to, and whatever lies
-    beyond them.
+    `reset` chooses another one. Maps count as one if they are equal after a rotation or reflection,
+    wherever the player starts among the tiles that it can walk to, and whatever lies beyond them.
 
     ## Rewards
     1 at the goal, else 0.
@@ -47,18 +46,17 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     Terminates at the goal and in a hole; truncated by the time limit.
 
     ## Information
-    `success` (bool): at the goal. `action_is_valid` (bool): always True here. `action_is_effective`
-    (bool): the last action moved the player; False after reset. `slipped` (bool): the ice turned the
-    last action in another direction than intended, even if the player could not move there.
+    `success` (bool): at the goal. `action_is_effective` (bool): the last action moved the player.
+    `slipped` (bool): the ice turned the last action in another direction than intended, even if the
+    player could not move there.
 
     ## Arguments
     `size`: side of the square, or (height, width), each from 2 to 16. `p`: probability of a frozen
-    tile. `success_rate`: probability to move in the intended direction; 1 means no slipping.
-    `level`: a fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `levels`: a file of maps in either
-    alphabet, with blank lines between them, or a list of maps, each its rows joined by `/`. Observations
-    of maps of several sizes are padded with holes. `orientation`: which of the eight rotations and
-    reflections of every map is played, from 0 to 7: modulo 4 the quarter turns counter-clockwise, which
-    are mirrored from 4 on, as are the slips.
+    tile. `success_rate`: probability to move in the intended direction; 1 means no slipping. `level`: a
+    fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `levels`: a file of maps in either alphabet,
+    or a list of maps, each its rows joined by `/` (docs/own-levels.md). `orientation`: which of the
+    eight rotations and reflections of every map is played, from 0 to 7: modulo 4 the quarter turns
+    counter-clockwise, which are mirrored from 4 on, as are the slips.
 
     ## Version History
     * v0: Initial version.

@@ -40,9 +40,7 @@ class MastermindEnv(WordGameEnv):
     Terminates when the code is found; truncated by the registered time limit of 10 guesses.
 
     ## Information
-    `success` (bool): the code was found. `action_is_valid` (bool): the action was legal.
-    `action_is_effective` (bool): a guess was answered; False after reset. `reason` (str): why the action
-    was illegal, or "".
+    `success` (bool): the code was found. `action_is_effective` (bool): a guess was answered.
 
     ## Arguments
     `level`: a fixed code, such as "RRGB".

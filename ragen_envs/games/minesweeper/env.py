@@ -49,9 +49,8 @@ class MinesweeperEnv(WordGameEnv):
     limit.
 
     ## Information
-    `success` (bool): all cells without a mine are open. `action_is_valid` (bool): the action was legal.
-    `action_is_effective` (bool): a cell was opened; False after reset. `reason` (str): why the action was
-    illegal, or "".
+    `success` (bool): all cells without a mine are open. `action_is_effective` (bool): a cell was
+    opened.
 
     ## Arguments
     `mines`: how many there are, from 1 to 4. `level`: a fixed board, given as five rows of five of

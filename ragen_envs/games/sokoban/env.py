@@ -50,8 +50,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     """Push every box onto a target.
 
     ## Description
-    The player pushes boxes, one at a time, by walking into them. Boxes cannot be pulled, so a
-    careless push can make the level unsolvable. Transitions are deterministic.
+    The player pushes boxes, one at a time, by walking into them. Boxes cannot be pulled, so a careless
+    push can make the level unsolvable. Transitions are deterministic.
 
     ## Action Space
     `Discrete(4)`: 0 up, 1 down, 2 left, 3 right. Walking into a wall, or into a box that has a wall or
@@ -67,10 +67,10 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     the paper's published code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in
     `ragen/SokobanLarge-v0`. The levels of that code for 1,256 of the paper's seeds have a mean shortest
     solution of 4.1 moves (5.8 on 8x8), and ten random actions solve 18% (2.6%). Levels count as one if
-    they are equal after a rotation, reflection or shift, wherever the player stands among the cells
-    that it can walk to without a push. There are only about 4,500 different 6x6 levels
-    (Chao's estimate from 100,000 draws), and the hundred most common ones make up half of the draws, so
-    training can memorise most of its levels. To measure how well a model generalizes, use SokobanLarge.
+    they are equal after a rotation, reflection or shift, and a walk of the player without a push. There
+    are only about 4,500 different 6x6 levels (Chao's estimate from 100,000 draws), and the hundred most
+    common ones make up half of the draws, so training can memorise most of its levels. To measure how
+    well a model generalizes, use SokobanLarge.
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
@@ -82,19 +82,16 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     Terminates when all boxes are on targets; truncated by the time limit.
 
     ## Information
-    `success` (bool): all boxes are on targets. `action_is_valid` (bool): always True here.
-    `action_is_effective` (bool): the last action changed the board; False after reset.
-    `boxes_on_target` (int).
+    `success` (bool): all boxes are on targets. `action_is_effective` (bool): the last action changed
+    the board. `boxes_on_target` (int).
 
     ## Arguments
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
     boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
-    fixed board as rows of `#_O√XPS`. `levels`: a file of levels (XSB, SOK or Boxoban's text), `corridors`,
-    or a list of boards, each its rows joined by `/`: at most 128 a side and 100 boxes. Levels with more
-    boxes than targets are solved when every target has a box. Observations of levels of several sizes
-    are padded with walls. `generator`: the level distribution, "ragen" or "gym-sokoban"; see
-    `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse play, at least 3. A
-    depth of d allows d - 2 steps; None means 300. `orientation`: which of the eight
+    fixed board as rows of `#_O√XPS`. `levels`: a file of levels, `corridors`, or a list of boards, each
+    its rows joined by `/` (docs/own-levels.md). `generator`: the level distribution, "ragen" or
+    "gym-sokoban"; see `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse
+    play, at least 3. A depth of d allows d - 2 steps; None means 300. `orientation`: which of the eight
     rotations and reflections of every level is played, from 0 to 7: modulo 4 the quarter turns
     counter-clockwise, which are mirrored from 4 on.
 

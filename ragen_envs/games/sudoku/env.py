@@ -45,9 +45,7 @@ class SudokuEnv(WordGameEnv):
     limit.
 
     ## Information
-    `success` (bool): the grid is solved. `action_is_valid` (bool): the action was legal.
-    `action_is_effective` (bool): the grid changed; False after reset. `reason` (str): why the action was
-    illegal, or "".
+    `success` (bool): the grid is solved. `action_is_effective` (bool): the grid changed.
 
     ## Arguments
     `clues`: how many cells are given, from 5 to 12. `level`: a fixed puzzle, given as four rows of

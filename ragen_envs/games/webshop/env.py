@@ -30,8 +30,8 @@ class WebShopEnv(WordGameEnv):
     ## Description
     WebShop (Yao et al. 2022, arXiv 2207.01206) with a catalogue generated from a seed. The
     instruction asks for a kind of product, attributes, options and a price limit. Products come in
-    families of five, in which one differs from the others in an attribute, in what it is, in the
-    values of an option, or in the price. Transitions are deterministic.
+    families of five, in which one differs in an attribute, in what it is, in the values of an option,
+    or in the price. Transitions are deterministic.
 
     ## Action Space
     `FreeText(4096)`: `search[words]` or `click[button]`, in upper or lower case. A search is legal
@@ -60,11 +60,9 @@ class WebShopEnv(WordGameEnv):
     Terminates at the purchase; truncated by the registered time limit of 100 steps.
 
     ## Information
-    `success` (bool): the purchase has a score of 1. `action_is_valid` (bool): the action was legal.
-    `action_is_effective` (bool): the page changed; False after reset. `reason` (str): why the action
-    was illegal, or "". `score` (float): the score of the purchase; 0 before it. `wrong` (str): what was
-    wrong with it, of product, attribute, option and price, joined by commas; "" if nothing was, or
-    before it.
+    `success` (bool): the purchase has a score of 1. `action_is_effective` (bool): the page changed.
+    `score` (float): the score of the purchase; 0 before it. `wrong` (str): what was wrong with it, of
+    product, attribute, option and price, joined by commas; "" if nothing was, or before it.
 
     ## Arguments
     `products`: number of products, from 50 to 100,000. `catalogue_seed`: seed of the catalogue, >=
@@ -74,15 +72,14 @@ class WebShopEnv(WordGameEnv):
     `render_mode`: "ansi", "html" or "rgb_array".
 
     ## Differences from the published code
-    - Prices and limits are part of the catalogue and of the frozen goals. In the generated catalogue, the
-      two multiples of ten of a limit may be equal.
-    - Splits are by family, not by a shuffle of goals, so nothing leaks between them.
+    - Prices and limits are part of the catalogue and of the frozen goals. The two multiples of ten of a
+      limit may be equal.
+    - Splits are by family, not by a shuffle of goals.
     - `Next >` is shown only where a page follows.
     - Options that share a value have separate buttons, named `option: value`.
-    - A click on a button that is not on the page is illegal, with a reason; upstream it silently does
-      nothing.
-    - In the generated catalogue, the kind of a product is known, and attributes and options must be exactly
-      those asked for. Similar words, such as "king" for "california king", match on published data only.
+    - A click on a button that is not on the page is illegal, with a reason; upstream it does nothing.
+    - The kind of a product is known, and attributes and options must be exactly those asked for. Similar
+      words, such as "king" for "california king", match on published data only.
     - The search is BM25 by `bm25s`, with ties in the order of the catalogue.
 
     ## Version History
