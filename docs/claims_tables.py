@@ -19,7 +19,7 @@ def claims_tables(reports: Iterable[Report]) -> str:
     )
     counts = Counter((row["origin"], row["verdict"]) for row in rows)
     shown = [word for word in WORDS if any(counts[origin, word] for origin in _OF)]
-    lines = [f"| claims of | {' | '.join(shown)} |", f"| :-- |{' --: |' * len(shown)}"]
+    lines = [f"| claims of | {' | '.join(shown)} |", f"|---|{'--:|' * len(shown)}"]
     for origin, name in _OF.items():
         lines.append(f"| {name} | {' | '.join(str(counts[origin, word]) for word in shown)} |")
     return "\n".join(lines) + (

@@ -49,11 +49,12 @@ SHARED = """\
   `action_is_valid` says whether the action was legal, always True where actions are numbers.
 - In games whose actions are words, an illegal action changes nothing, and `info["reason"]` says why. Here
   `env.unwrapped.legal(action)` checks an action, and `env.unwrapped.available()` lists legal ones.
-- *Level Distribution* is of fresh training levels (`python docs/measure_levels.py`), with the exact chances
-  of random actions and of the best agent, with 10 actions in 5 turns.
+- *Level Distribution* is of fresh training levels (`python docs/measure_levels.py`), with the exact success
+  of random play and of the best agent, with 10 actions in 5 turns.
 - *Frozen Levels* lists the packs (2048 instances for training, 512 for validation, 1024 for test, if there
-  are as many), in random order, so any prefix is representative. *Different* counts equal levels once.
-  The numbers of the test pack are exact, with the default limits of a conversation.
+  are as many), in random order, so any prefix is representative: the numbers of different levels in training,
+  validation and test; of the test pack, the mean, median, 90% quantile and maximum of the shortest solution
+  and the exact success of random play, with the default limits of a conversation.
 - *Controls* are of the first 256 test levels as conversations (`python docs/measure_controls.py`).
 - The pages leave rules and format out of the prompts; `ragen play GAME` shows all. A whole prompt, of
   `gym.make("ragen/SokobanText-v0").reset(options={"split": "test", "index": 7})`:"""
@@ -130,7 +131,7 @@ def _several_page(game: MultiAgentSpec) -> str:
     parts += [
         _docstring(env.game),
         "## As Conversations",
-        "The first prompt of `player_0`, seed 7, after the rules:",
+        "The first prompt of `player_0`, seed 7:",
     ]
     return "\n\n".join([*parts, _prompt(prompt)]) + "\n"
 
@@ -183,8 +184,8 @@ def _level_distribution(module: str) -> str:
         if "mean" in row and row["split"] == TRAIN
     ]
     head = [
-        "| levels | distinct levels | mean shortest solution | solvable in 1 action, % | in 3, % "
-        "| in 10, % | ten random actions succeed, % | optimum, % |",
+        "| levels | different | mean shortest solution | solvable in 1 action, % | in 3, % | in 10, % "
+        "| random play, % | optimum, % |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     return "\n".join(["## Level Distribution", "", *head, *rows]) if rows else ""
@@ -204,8 +205,7 @@ def _levels(games: list[GameSpec]) -> str:
         different = (f"{len({env.key(instance.level) for instance in pack})}" for pack in packs)
         rows.append(f"| {name} | {', '.join(different)} | {_moves(packs[-1])} | {_chance(packs[-1])} |")
     head = [
-        "| pack | different levels: train, validation, test "
-        "| test, shortest solution: mean, median, 90%, longest | random play succeeds, % |",
+        "| pack | different levels | shortest solution | random play, % |",
         "|---|---|---|--:|",
     ]
     return "\n".join(["## Frozen Levels", "", *head, *rows]) if rows else ""
@@ -226,13 +226,13 @@ def _controls(module: str) -> str:
         cells = [row["control"], f"{100 * row['success']:.1f}", f"{row['return']:.2f}"]
         cells += [f"{row['turns']:.2f}", *(f"{100 * row['wrong'].get(k, 0):.1f}" for k in kinds)]
         lines.append(f"| {' | '.join(cells)} |")
-    about = f"The largest possible success is {100 * rows[0]['optimum']:.1f}%."
+    about = f"Optimum: {100 * rows[0]['optimum']:.1f}%."
     if abs(rows[-1]["success"] - rows[0]["optimum"]) > 0.0005:
         about = about.removesuffix(".") + (
-            " in expectation; where the oracle guesses, luck moves its success."
+            " on average: the oracle has to guess."
         )
     if kinds:
-        about += " The last columns say what was wrong with purchases."
+        about += " Last columns: what was wrong with purchases."
     return "\n".join(["## Controls", "", about, "", *head, *lines])
 
 
@@ -257,7 +257,7 @@ def _chance(pack: Any) -> str:
 def _conversation(game: GameSpec) -> str:
     env = gym.make(game.text_id)
     prompt, _ = env.reset(options={"split": TEST, "index": 7})
-    return f"## As a Conversation\n\nTest instance 7, after the rules:\n\n{_prompt(prompt)}"
+    return f"## As a Conversation\n\nTest instance 7:\n\n{_prompt(prompt)}"
 
 
 def _prompt(prompt: str) -> str:

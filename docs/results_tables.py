@@ -14,7 +14,7 @@ _SIGNS: Final = {"supported": "✓", "contradicted": "✗", "smaller": "≪"}
 def decided_table(reports: Iterable[Report]) -> str:
     """Return the claims with a verdict, of all stored results."""
     rows = [row for report in reports for row in report.claims_data.to_dict("records")]
-    lines = ["| claim | paper | ours | verdict | p | seeds |", "| :-- | --: | --: | :-- | --: | --: |"]
+    lines = ["| claim | paper | ours | verdict | p | seeds |", "|---|--:|--:|---|--:|--:|"]
     lines += [f"| {' | '.join(_cells(row))} |" for row in rows if row["verdict"] in _SIGNS]
     return "\n".join(lines) + "\n"
 
@@ -26,15 +26,15 @@ def tables(report: Report, picture: str) -> str:
         table = markdown(report.matrix[1]).strip().replace(", %", "")
         parts.insert(0, _short_head(re.sub(r"(\w+) → \1\b", r"\1", table)))
     if report.second_table is not None:
-        parts += [f"{report.second_table[0]}:", markdown(report.second_table[1]).strip()]
+        parts += [f"{report.second_table[0]}:", _short_head(markdown(report.second_table[1]).strip())]
     return "\n\n".join(parts) + "\n"
 
 
 def _short_head(table: str) -> str:
-    """Return a table whose heads name the game of training, and each game of tests, once."""
-    head, rest = table.split("\n", 1)
+    """Return a table whose head names the game of training, and each game of tests, once."""
+    head, aligned, rest = table.split("\n", 2)
     head = re.sub(r"(paper) \| [^|]+ ours", r"\1 | ours", re.sub(r"\| \w+ → ", "| → ", head))
-    return f"{head}\n{rest}"
+    return f"{head}\n{aligned.replace(' ', '')}\n{rest}"
 
 
 def _cells(row: Mapping[Any, Any]) -> list[str]:

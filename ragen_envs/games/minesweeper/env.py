@@ -23,9 +23,8 @@ class MinesweeperEnv(WordGameEnv):
     ## Description
     The board hides a known number of mines. An open cell shows how many of its neighbors have a mine;
     around a 0, all neighbors are opened too. Some boards cannot be won by reasoning alone: the oracle's
-    value is the probability of winning over the boards that match the open cells. Among these, boards
-    with fewer cells without a neighboring mine are slightly more likely, because the first cell is
-    drawn from these cells. Transitions are deterministic.
+    value is the probability of winning over the boards that match the open cells, of which those with
+    fewer cells without a neighboring mine are slightly more likely. Transitions are deterministic.
 
     ## Action Space
     `FreeText(4096)`: a cell such as `r2c3` (row 2, column 3, counted from 1 at the top left), or
@@ -37,9 +36,9 @@ class MinesweeperEnv(WordGameEnv):
 
     ## Starting State
     Mines are uniformly random. The first cell is uniform among the cells without a neighboring mine.
-    Boards that are won by opening this cell are drawn again. Levels with the same mines count as
-    one, wherever they begin, and so do those that differ only by rotation or reflection: with three
-    mines there are 310, which training can memorise.
+    Boards that are won by opening this cell are drawn again. Levels with the same mines up to
+    rotation and reflection count as one, wherever they begin: with three mines there are 310, which
+    training can memorise.
 
     ## Rewards
     1 when all cells without a mine are open, otherwise 0.

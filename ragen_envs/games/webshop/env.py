@@ -34,8 +34,8 @@ class WebShopEnv(WordGameEnv):
     or in the price. Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: `search[words]` or `click[button]`, in upper or lower case. A search is legal
-    on every page and clears the chosen options. A click must name a button of the page: a product's
+    `FreeText(4096)`: `search[words]` or `click[button]`, in any case. A search is legal
+    on every page and clears the chosen options. A click names a button of the page: a product's
     number, an option's value, `Next >`, `< Prev`, `Back to Search`, `Description`, `Features`,
     `Reviews` or `Buy Now`.
 

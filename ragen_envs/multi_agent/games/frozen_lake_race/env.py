@@ -67,10 +67,10 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
     ## Oracle
     Exact for two players on up to 36 tiles, by backward induction over the rounds left.
     `finish="first"` is a zero-sum game in the difference of the rewards: `oracle(seat)` draws from an
-    optimal mixed strategy, and its value is the expected points against the best opponent, counting 1
-    for a win and 1/2 for a draw, also when time runs out. Its `expected_return` is the seat's expected
-    payment if both follow the oracle; when time runs out, nobody is paid. `finish="all"`: a joint
-    optimum; the value is the probability that all arrive.
+    optimal mixed strategy, and its value is the expected points against the best opponent: 1 for a
+    win and 1/2 for a draw, also when time runs out (when nobody is paid). Its `expected_return` is the
+    seat's payment if both follow the oracle. `finish="all"`: a joint optimum; the value is the
+    probability that all arrive.
 
     ## Arguments
     `size`: side of the square, from 3 to 16. `p`: probability of a frozen tile. `success_rate`:
