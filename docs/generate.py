@@ -228,9 +228,7 @@ def _controls(module: str) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     about = f"Optimum: {100 * rows[0]['optimum']:.1f}%."
     if abs(rows[-1]["success"] - rows[0]["optimum"]) > 0.0005:
-        about = about.removesuffix(".") + (
-            " on average: the oracle has to guess."
-        )
+        about = about.removesuffix(".") + " on average: the oracle has to guess."
     if kinds:
         about += " Last columns: what was wrong with purchases."
     return "\n".join(["## Controls", "", about, "", *head, *lines])
