@@ -38,7 +38,6 @@ def _short_head(table: str) -> str:
 
 
 def _cells(row: Mapping[Any, Any]) -> list[str]:
-    claim = row["claim"].replace(", in episodes of one turn", "")
     sizes = [row[who].replace(" points", "") for who in ("paper", "ours")]
     verdict = f"{_SIGNS[row['verdict']]} {row['verdict']}"
-    return [claim[:1].upper() + claim[1:], *sizes, verdict, f"{row['p_holm']:.2g}", str(row["seeds"])]
+    return [row["claim"], *sizes, verdict, f"{row['p_holm']:.2g}", str(row["seeds"])]

@@ -146,7 +146,7 @@ def table_grid(data: pd.DataFrame) -> Grid:
     """Return the table for people."""
     header = [
         "trained on → test", "row", "design", "seeds", "success %\n[95% CI]", "paper\n%",
-        "random / initial\n/ optimum %", "score", "against", "difference\n[95% CI]", "p Holm", "verdict",
+        "random / initial\n/ optimum %", "score", "against", "difference\n[95% CI]", "p Holm", "at the end",
     ]  # fmt: skip
     rows = [
         [
