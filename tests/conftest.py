@@ -16,7 +16,7 @@ SLOW_FILES = frozenset(
     test_hostile_models test_interruption test_intervention test_kept_results test_keys test_leaderboard
     test_learning test_match test_memory_plan test_memory_plan_command test_missing_packages
     test_model_files test_old_logprobs test_old_versions test_optimizers test_out_of_memory
-    test_packaging test_premises test_published_methods test_ray_bench test_recipes
+    test_packaging test_premises test_published_methods test_ray test_recipes
     test_registered_parts test_reproduction test_resuming test_rows test_running_loop test_served_model
     test_served_processes test_sft test_shared_sweeps test_site test_standings test_starter test_submit
     test_sweep_devices test_thoughts test_train_sweeps test_trainer_parts test_training

@@ -2,8 +2,9 @@
 
 import os
 import shutil
+import signal
+import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -58,45 +59,30 @@ def fails(capsys):
     return check
 
 
-QUICK_TO_NOTICE = {"health_check_period_ms": 500, "health_check_failure_threshold": 3}
-
-
-@contextmanager
-def two_machines():
-    """Two machines on this one: two raylets with their own ports and stores, a CPU each."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    head = {"num_cpus": 1, "_system_config": QUICK_TO_NOTICE, "include_dashboard": False}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("RAY_ADDRESS", raising=False)
-        made = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-        made.second = made.add_node(num_cpus=1)
-        yield made
-        made.shutdown()
-
-
-@pytest.fixture
-def cluster():
-    """Two machines of a test's own, of which it may kill one."""
-    with ray_alone(), two_machines() as made:
-        yield made
-
-
-@pytest.fixture
-def own_ray(monkeypatch):
-    """A cluster of the command's own, whatever else runs on this machine."""
-    pytest.importorskip("ray")
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with ray_alone():
-        yield
-
-
-def ray_alone():
-    """Wait until no other worker of the tests has a cluster: two at once keep each other from starting."""
-    return exclusive_lock(Path(tempfile.gettempdir()) / "ragen-tests-ray.lock", wait=True)
+SYSTEM = {
+    "health_check_period_ms": 500, "health_check_failure_threshold": 3,
+    "prestart_worker_first_driver": False,
+}  # fmt: skip
+"""Notice a dead machine soon; start no worker that none of our tasks could use."""
 
 
 @pytest.fixture(scope="module")
 def machines():
-    """Two machines that tests share."""
-    with two_machines() as made:
+    """Two machines on this one: two raylets with their own ports and stores, a CPU each."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    handler = signal.getsignal(signal.SIGTERM)  # Ray sets its own
+    head = {"num_cpus": 1, "_system_config": SYSTEM, "include_dashboard": False}
+    # Two clusters that start at once keep each other from starting.
+    with exclusive_lock(Path(tempfile.gettempdir()) / "ragen-tests-ray.lock", wait=True):
+        made = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+        made.second = made.add_node(num_cpus=1)
         yield made
+        sys.modules["ray"].shutdown()
+        made.shutdown()
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def on_ray(machines, monkeypatch):
+    """Run commands of this process on the machines, whose workers then serve all tests that do."""
+    monkeypatch.setenv("RAY_ADDRESS", machines.address)

@@ -2,11 +2,7 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,8 +22,8 @@ from ragen_bench.training_sweeps.state import read_states  # noqa: E402
 from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.training_sweeps.tasks import Choice, plan  # noqa: E402
 from results import DOWN, UP, make_result  # noqa: E402
+from small_sweeps import SMALL_TRAIN, command, processes_of, small_sweep, wait_for  # noqa: E402
 
-from ragen_agents.run_files.yaml_files import dump_yaml  # noqa: E402
 from ragen_agents.starpo.run.run_directory import config_digest  # noqa: E402
 
 PAPER = Choice(scale="paper", seeds=1)
@@ -62,26 +58,6 @@ class ForkedTask:
 @pytest.fixture(autouse=True)
 def _forked_tasks(monkeypatch):
     monkeypatch.setattr(jobs, "LocalProcess", ForkedTask)
-
-
-SMALL_TRAIN = {
-    "rollout": {"prompts_per_iteration": 2, "group_size": 4, "max_tokens": 24}, "save_every": 1,
-}  # fmt: skip
-
-
-def small_sweep(folder, iterations=2, **changes):
-    data = {
-        "name": "small", "version": 1, "description": "For tests.", "preset": "starpo-grpo",
-        "train": SMALL_TRAIN, "games": {"Bandit": ["Bandit"]}, "reference": "a", "cells": {"a": {}},
-        "scales": {"laptop": {"iterations": iterations, "quick": iterations}}, **changes,
-    }  # fmt: skip
-    path = folder / "small.yaml"
-    path.write_text(dump_yaml(data))
-    return path
-
-
-def command(sweep, tiny, out, *more):
-    return ["train-sweep", str(sweep), "--quick", "--model", str(tiny), "--out", str(out), *more]
 
 
 def test_a_sweep_trains_with_an_imported_estimator(tiny, tmp_path, monkeypatch, capsys):
@@ -334,36 +310,14 @@ def test_tasks_of_the_papers_scale_do_not_share_a_gpu_unless_asked_to(tmp_path, 
         assert f"with {count} tasks at a time" in json.loads(capsys.readouterr().out)["notes"][0]
 
 
-def wait_for(found, seconds=300):
-    for _ in range(10 * seconds):
-        if found():
-            return
-        time.sleep(0.1)
-    raise AssertionError("waited too long")
-
-
-def processes_of(folder):
-    """Ids of the processes that work in a folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if f"ragen_bench.training_sweeps.work\0{folder.resolve()}" in path.read_text():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
 def test_a_killed_sweep_leaves_no_process_and_goes_on(tiny, tmp_path, capsys):
     out = tmp_path / "out"
     arguments = command(small_sweep(tmp_path, iterations=4), tiny, out, "--workers", "2")
-    killed = subprocess.Popen([sys.executable, "-m", "ragen_bench", *arguments],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    killed = start(["-m", "ragen_bench", *arguments], stdout=tmp_path / "log")
     metrics = out / "small/laptop-quick/Bandit/a/seed0/train/metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.kill()
     wait_for(lambda: not processes_of(out))
 
     assert main(arguments) == 0
@@ -504,41 +458,6 @@ def test_an_address_without_a_cluster_is_named(tiny, tmp_path, monkeypatch, caps
     arguments = command(small_sweep(tmp_path), tiny, tmp_path / "out", "--backend", "ray")
     assert main(arguments) == 2
     assert "RAY_ADDRESS is 'headnode'" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
-def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(own_ray, tiny, tmp_path):
-    out = tmp_path / "out"
-    arguments = command(small_sweep(tmp_path, iterations=4), tiny, out, "--backend", "ray")
-    run = [sys.executable, "-m", "ragen_bench", *arguments]
-    killed = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    metrics = out / "small/laptop-quick/Bandit/a/seed0/train/metrics.jsonl"
-    wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    wait_for(lambda: not processes_of(out))
-    assert subprocess.run(run, check=False, capture_output=True).returncode == 0
-    found = parse_result((metrics.parents[1] / "result.json").read_text(), "result")
-    assert found.iterations == [0, 1, 2, 3, 4]
-
-
-def test_a_sweep_outlives_a_machine(cluster, tiny, tmp_path):
-    cells = {"a": {}, "b": {"learning_rate_factor": 0.5}}
-    sweep = small_sweep(tmp_path, iterations=6, cells=cells)
-    out = tmp_path / "ray"
-    run = subprocess.Popen(
-        [sys.executable, "-m", "ragen_bench", *command(sweep, tiny, out, "--backend", "ray")],
-        env={**os.environ, "RAY_ADDRESS": cluster.address},
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    wait_for(lambda: run.poll() is not None or len(list(out.rglob("train/metrics.jsonl"))) >= 2)
-    (raylet,) = cluster.second.all_processes["raylet"]
-    os.kill(raylet.process.pid, signal.SIGKILL)
-    cluster.add_node(num_cpus=1)
-    _, said = run.communicate(timeout=300)
-    assert run.returncode == 0, said
-    found = [parse_result(path.read_text(), "result") for path in out.rglob("result.json")]
-    assert sorted(len(result.iterations) for result in found) == [0, 7, 7]
 
 
 def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(tiny, tmp_path, monkeypatch, capsys):
