@@ -5,15 +5,17 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
 from ragen_bench.console.escaping import escape_unprintable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Format(StrEnum):
@@ -94,7 +96,7 @@ def _printable(text: str) -> str:
 
 
 def print_table(
-    data: pd.DataFrame, grid: Grid, style: Format, title: str, notes: Sequence[str] = (),
+    data: "pd.DataFrame", grid: Grid, style: Format, title: str, notes: Sequence[str] = (),
     facts: Mapping[str, Any] | None = None, wide: bool = False,
 ) -> None:  # fmt: skip
     """Print a table on standard output.
@@ -123,7 +125,7 @@ def print_table(
         _print_rich(grid, _printable(title), notes, wide)
 
 
-def plain_rows(data: pd.DataFrame) -> list[dict[str, Any]]:
+def plain_rows(data: "pd.DataFrame") -> list[dict[str, Any]]:
     """Return the rows without nan and infinities, which JSON does not have."""
     return [
         {
@@ -222,7 +224,7 @@ def percent_interval(estimate: float, low: float, high: float) -> str:
     return interval(100 * estimate, 100 * low, 100 * high, 1)
 
 
-def score_grid(data: pd.DataFrame) -> Grid:
+def score_grid(data: "pd.DataFrame") -> Grid:
     """Return the table of a run for people: the agents of each game between random play and the optimum."""
     header = [
         "game", "agent", "n", "success %\n[95% CI]", "return", "score", "valid\n%", "effective\n%",

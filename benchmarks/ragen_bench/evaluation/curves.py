@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
+import scipy
 
 from ragen_agents.rollout import Episode
 from ragen_agents.rollout.episode_runner import make_env
@@ -130,7 +130,7 @@ def half_horizon(sizes: npt.ArrayLike, successes: npt.ArrayLike, trials: npt.Arr
     decay = np.log(2) * np.exp(np.clip(powers, -30, 30))
     lost = np.log(-np.expm1(-decay))
     likelihood = (-solved * decay + (played - solved) * lost).sum(axis=2).max(axis=1)
-    inside = likelihood >= likelihood.max() - stats.chi2.ppf(CONFIDENCE, 1) / 2
+    inside = likelihood >= likelihood.max() - scipy.stats.chi2.ppf(CONFIDENCE, 1) / 2
     low, high = np.flatnonzero(inside)[[0, -1]]
     ends = np.concatenate([[0.0], horizons[1:-1], [np.inf]])
     best = ends[int(likelihood.argmax())]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from ragen_bench.stats.clusters import Clusters, cluster_sums
 
@@ -55,9 +55,12 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
         n: Number of independent trials, >= 1.
         confidence: Nominal coverage, in (0, 1).
     """
-    bounds = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
-    rate = successes / n
-    return Interval(rate, min(float(bounds.low), rate), max(float(bounds.high), rate))
+    rate, z = successes / n, float(special.ndtri(0.5 + 0.5 * confidence))
+    twice = 2 * (n + z**2)
+    centre = (2 * n * rate + z**2) / twice
+    half = z / twice * math.sqrt(4 * n * rate * (1 - rate) + z**2)
+    low, high = centre - half if successes else 0.0, centre + half if successes < n else 1.0
+    return Interval(rate, min(low, rate), max(high, rate))
 
 
 def wilson_mean(
@@ -84,12 +87,12 @@ def wilson_mean(
     (sample,) = as_samples(values=values)
     mean = math.fsum(sample) / len(sample)
     if clusters is None:
-        return score_interval(mean, len(sample), float(stats.norm.ppf((1 + confidence) / 2)))
+        return score_interval(mean, len(sample), float(special.ndtri((1 + confidence) / 2)))
     residuals = cluster_sums(sample - mean, clusters)
     count, spread = len(residuals), mean * (1 - mean)
     variance = count / (count - 1) * float((residuals**2).sum()) / len(sample) ** 2
     trials = spread / max(variance, spread / len(sample)) if spread > 0 else count
-    quantile = float(stats.t.ppf((1 + confidence) / 2, count - 1))
+    quantile = float(special.stdtrit(count - 1, (1 + confidence) / 2))
     return score_interval(mean, trials, quantile)
 
 

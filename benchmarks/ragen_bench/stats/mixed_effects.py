@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from ragen_bench.stats.intervals import CONFIDENCE, FloatArray, Interval, score_interval
 from ragen_bench.stats.paired import mcnemar_exact
@@ -97,7 +97,7 @@ def mixed_effects_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
         return Difference(exact.difference, exact.p_value, variance, seeds, permuted=False, of_seed=of_seed)
     error = math.sqrt(max(variance.total, 1 / first.shape[1] ** 2))
     half = _quantile(variance.degrees_of_freedom) * error
-    by_model = float(2 * stats.t.sf(abs(estimate) / error, variance.degrees_of_freedom))
+    by_model = float(2 * scipy.stats.t.sf(abs(estimate) / error, variance.degrees_of_freedom))
     exact_p = permutation_p(first.mean(axis=1), second.mean(axis=1)) if min(seeds) > 1 else 0.0
     return Difference(
         Interval(estimate, estimate - half, estimate + half), max(by_model, exact_p), variance,
@@ -175,7 +175,7 @@ def _sum(seeds: list[tuple[float, int]], levels: float, n: int) -> VarianceCompo
 
 
 def _quantile(freedom: float) -> float:
-    return float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2, freedom))
+    return float(scipy.stats.t.ppf(1 - (1 - CONFIDENCE) / 2, freedom))
 
 
 def _is_binary(values: FloatArray) -> bool:

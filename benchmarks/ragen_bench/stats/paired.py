@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from ragen_bench.stats.clusters import Clusters, cluster_sums
 from ragen_bench.stats.intervals import FloatArray, Interval, as_samples, bootstrap_mean, wilson, wilson_mean
@@ -73,7 +73,7 @@ def mcnemar_exact(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedResult:
     b_only = int(np.count_nonzero(second & ~first))
     both = int(np.count_nonzero(first & second))
     discordant = a_only + b_only
-    p_value = float(stats.binomtest(a_only, discordant).pvalue) if discordant else 1.0
+    p_value = float(scipy.stats.binomtest(a_only, discordant).pvalue) if discordant else 1.0
     difference = _newcombe(both, a_only, b_only, len(first))
     return PairedResult(difference, p_value, len(first), a_only, b_only)
 
