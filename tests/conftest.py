@@ -7,6 +7,9 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray's workers yield to everything else by default (15), so beside other tests they hardly run.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# Hundreds of processes import the packages; without compiled modules each would compile them first.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 SLOW_FILES = frozenset(
     """
@@ -25,6 +28,11 @@ SLOW_FILES = frozenset(
     """.split()
 )
 """Files whose tests train, start processes or read many results; ``make test-fast`` leaves them out."""
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave slow files out of the inner loop before they import their libraries."""
+    return (config.option.markexpr == "not slow" and collection_path.stem in SLOW_FILES) or None
 
 
 def pytest_collection_modifyitems(items):

@@ -91,21 +91,29 @@ def wing(name):
     return parts[1] if len(parts) > 1 and parts[1] in ORDER else BASE
 
 
-TREES = {package.__name__: modules(package) for package in PACKAGES}
-ARROWS = arrows({name: tree for trees in TREES.values() for name, tree in trees.items()})
+NAMES = [package.__name__ for package in PACKAGES]
 
 
-@pytest.mark.parametrize("package", TREES)
-def test_a_package_imports_only_packages_before_it(package):
-    names = list(TREES)
-    later = set(names[names.index(package) + 1 :])
-    found = {(name, there) for name in TREES[package] for there in ARROWS[name]}
+@pytest.fixture(scope="module")
+def trees():
+    return {package.__name__: modules(package) for package in PACKAGES}
+
+
+@pytest.fixture(scope="module")
+def every_arrow(trees):
+    return arrows({name: tree for each in trees.values() for name, tree in each.items()})
+
+
+@pytest.mark.parametrize("package", NAMES)
+def test_a_package_imports_only_packages_before_it(package, trees, every_arrow):
+    later = set(NAMES[NAMES.index(package) + 1 :])
+    found = {(name, there) for name in trees[package] for there in every_arrow[name]}
     assert {pair for pair in found if pair[1].partition(".")[0] in later} == set()
 
 
-@pytest.mark.parametrize("package", TREES)
-def test_no_modules_of_a_package_import_one_another_in_a_circle(package):
-    assert not circle(arrows(TREES[package], types=False))
+@pytest.mark.parametrize("package", NAMES)
+def test_no_modules_of_a_package_import_one_another_in_a_circle(package, trees):
+    assert not circle(arrows(trees[package], types=False))
 
 
 def test_the_order_names_every_wing():
@@ -117,25 +125,23 @@ def test_the_order_names_every_wing():
     }
 
 
-@pytest.mark.parametrize("name", TREES["ragen_bench"])
-def test_a_wing_imports_only_wings_before_it(name):
-    allowed = ORDER[: ORDER.index(wing(name)) + 1]
-    found = {there for there in ARROWS[name] if there in TREES["ragen_bench"]}
-    assert {there for there in found if wing(there) not in allowed} == set()
-
-
 def room(name):
     return [*name.split("."), "(the package)"][1]
 
 
-@pytest.mark.parametrize("name", TREES["ragen_envs"])
-def test_a_room_imports_only_rooms_before_it(name):
-    allowed = ROOMS[: ROOMS.index(room(name)) + 1]
-    reached = {each for each in ARROWS[name] if each in TREES["ragen_envs"]}
-    assert {each for each in reached if room(each) not in allowed} == set()
+@pytest.mark.parametrize(
+    ("package", "place", "order"), [("ragen_bench", wing, ORDER), ("ragen_envs", room, ROOMS)]
+)
+def test_a_wing_or_room_imports_only_those_before_it(package, place, order, trees, every_arrow):
+    assert [
+        (name, there)
+        for name in trees[package]
+        for there in every_arrow[name]
+        if there in trees[package] and order.index(place(there)) > order.index(place(name))
+    ] == []
 
 
-def test_the_walk_sees_every_import():
+def test_the_walk_sees_every_import(every_arrow):
     source = (
         "import a\nfrom a.b import thing\ndef f():\n    from a import c, other\n    import a.d\n"
         "if TYPE_CHECKING:\n    from e import Type\n"
@@ -149,4 +155,4 @@ def test_the_walk_sees_every_import():
         "c imports b imports c",
     )
     assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
-    assert "ragen_envs.games.sokoban.dynamics" in ARROWS["ragen_envs.games.sokoban.env"]
+    assert "ragen_envs.games.sokoban.dynamics" in every_arrow["ragen_envs.games.sokoban.env"]

@@ -20,7 +20,7 @@ from ragen_envs import SUITE_VERSION
 PLAYED = [
     path.parent
     for path in sorted(ENTRIES.glob("*/entry.json"))
-    if read_entry(path.parent).entry.config.suite_version == SUITE_VERSION
+    if json.loads(path.read_text())["config"]["suite_version"] == SUITE_VERSION
 ]
 SAMPLED = 12
 """One of so many kept episodes is played again here; `ragen explain leaderboards/NAME` plays all."""

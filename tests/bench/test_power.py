@@ -62,13 +62,16 @@ def test_the_power_of_two_fixed_models_is_that_of_the_test_that_compares_them(ra
     correlation, better = 0.3, rate + points / 100
     both = rate * better + correlation * math.sqrt(rate * (1 - rate) * better * (1 - better))
     draws = np.random.default_rng(0).multinomial(
-        1, [both, rate - both, better - both, 1 - rate - better + both], size=(3000, levels)
+        levels, [both, rate - both, better - both, 1 - rate - better + both], size=3000
     )
     found = 0
-    for outcomes in draws.astype(bool):
-        one, other = outcomes[:, 0] | outcomes[:, 1], outcomes[:, 0] | outcomes[:, 2]
+    for (one_only, other_only), count in zip(
+        *np.unique(draws[:, 1:3], axis=0, return_counts=True), strict=True
+    ):
+        one = np.arange(levels) < one_only
+        other = ~one & (np.arange(levels) < one_only + other_only)
         result = mcnemar_exact(other, one)
-        found += result.p_value <= 0.05 and result.difference.estimate > 0
+        found += count * (result.p_value <= 0.05 and result.difference.estimate > 0)
     design = Design(1, levels, rate, 0.0, correlation)
     assert design.power(points / 100) == pytest.approx(found / 3000, abs=0.03)
 
