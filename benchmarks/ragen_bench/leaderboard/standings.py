@@ -86,13 +86,21 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
     where levels repeat), p-values Holm-adjusted over the pairs of the table. Entries that do not differ
     significantly from the best share its rank.
     """
-    ranks = rank_entries(list(samples), lambda a, b, n: _compare(samples[a], samples[b], n))
+    return _rows(
+        entries, samples, rank_entries(list(samples), lambda a, b, n: _compare(samples[a], samples[b], n))
+    )
+
+
+def _rows(
+    entries: Sequence[StoredEntry], samples: Samples, ranks: Mapping[str, tuple[int, bool]]
+) -> list[Standing]:
+    """Return the rows of a table with their ranks, the highest success rate first."""
     table = []
     for stored in entries:
         name = stored.entry.about.name
         row = summarise_sample(samples[name], samples.get(REFERENCE))
         rank, tied = ranks.get(name, (None, False))
-        table.append(Standing(name, stored.entry.about.title, rank is None, rank, tied, row))
+        table.append(Standing(name, stored.entry.about.title, name in CONTROLS, rank, tied, row))
     return sorted(table, key=lambda standing: (-standing.row["success"], standing.name))
 
 
@@ -150,7 +158,7 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
     levels that both played, p-values Holm-adjusted over the pairs of the table. An entry without a score
     has no rank. The other columns are those of the levels of all games together.
     """
-    rows = {row.name: row for row in standings(entries, pooled(list(games.values())))}
+    rows = {row.name: row for row in _rows(entries, pooled(list(games.values())), {})}
     scores = {name: mean_score(games, name) for name in rows}
     scored = [name for name, score in scores.items() if not math.isnan(score.estimate)]
     ranks = rank_entries(scored, lambda a, b, n: _compare_scores(games, a, b, n))
