@@ -99,7 +99,8 @@ def test_the_first_screen_says_what_to_type_first():
     assert "Start with ragen bench" in shown
     for command in ([], ["bench"], ["leaderboard", "build"]):
         shown += CliRunner().invoke(app, [*command, "--help"]).output
-    assert "bool" not in shown
+    assert not re.search(r"<(bool|int|str|path|list)", shown)
+    assert re.search(r"--agent +AGENT ", shown)
 
 
 def test_progress_of_a_long_name_fits_80_columns(monkeypatch):

@@ -18,22 +18,26 @@ from ragen_bench.cli.understand import explain, export, intervene, view
 from ragen_envs import __version__
 
 
-class _Flags:
-    """Shows no type beside an option without a value, in place of ``<bool>``."""
+class _Metavars:
+    """Names an option's value in ``--help`` (AGENT; nothing beside a flag), in place of its Python type."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for each in parameters:
-            if getattr(each, "is_flag", False):
+            if each.param_type_name == "argument":
+                each.display_type_rich = lambda **_: None
+            elif getattr(each, "is_flag", False):
                 each.metavar = ""
+            elif each.metavar is None:
+                each.metavar = each.name.upper()
         return parameters
 
 
-class _Command(_Flags, TyperCommand):
+class _Command(_Metavars, TyperCommand):
     pass
 
 
-class _Group(_Flags, TyperGroup):
+class _Group(_Metavars, TyperGroup):
     pass
 
 

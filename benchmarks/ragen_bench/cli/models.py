@@ -115,7 +115,7 @@ def blank(
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
     setting: Annotated[
-        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as layers=5.")
+        list[str] | None, typer.Argument(metavar="FIELD=VALUE", help="Settings, such as layers=5.")
     ] = None,
 ) -> None:
     """Write a small untrained model with a tokenizer for one game, for ragen sft to train."""

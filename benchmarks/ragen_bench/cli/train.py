@@ -28,7 +28,7 @@ def train(
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as update.mini_batch_size=16."),
+        typer.Argument(metavar="FIELD=VALUE", help="Settings, such as update.mini_batch_size=16."),
     ] = None,
     recipe: RecipeOption = None,
     preset: Annotated[
@@ -165,7 +165,7 @@ def sft(
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as demonstrations=2000."),
+        typer.Argument(metavar="FIELD=VALUE", help="Settings, such as demonstrations=2000."),
     ] = None,
     recipe: Annotated[
         str | None,

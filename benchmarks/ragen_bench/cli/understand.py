@@ -24,7 +24,7 @@ TEST: Final = "test"
 
 def view(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="A run directory, or several to see side by side.")
+        list[Path], typer.Argument(metavar="RUN", help="A run directory, or several to see side by side.")
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the pages to a folder instead of serving them.")

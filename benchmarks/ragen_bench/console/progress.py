@@ -46,7 +46,7 @@ class TerminalBar(ResourceContext):
             resources.callback(self._bar.stop)
 
 
-_NUMBERS_WIDTH: Final = 50
+_NUMBERS_WIDTH: Final = 44
 """Width of the bar, the count, the rate and the remaining time, beside a name."""
 
 
@@ -66,7 +66,7 @@ class RunProgress(TerminalBar):
         self._console = stderr_console()
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=12),
+            BarColumn(bar_width=10),
             MofNCompleteColumn(),
             RateColumn(),
             TimeRemainingColumn(),
