@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ragen_envs.compiled.compiling import jit, share
+from ragen_envs.compiled.compiling import inner, jit, share
 from ragen_envs.games.sokoban import dynamics
 from ragen_envs.games.sokoban.dynamics import (
     BOX,
@@ -52,11 +52,13 @@ def rehashed(table: Any) -> Any:
 def grown(array: Any) -> Any:
     """Return an array of twice as many rows that begins with the given one."""
     larger = np.empty((2 * array.shape[0], array.shape[1]), array.dtype)
-    larger[: array.shape[0]] = array
+    for row in range(array.shape[0]):  # assigning to a slice takes seconds to compile
+        for column in range(array.shape[1]):
+            larger[row, column] = array[row, column]
     return larger
 
 
-@jit
+@inner
 def read(board: Any, floor: Any, states: Any) -> Any:
     """Split a board into the bare floor plan and state 0; return the number of targets without a box."""
     left = 0
@@ -76,7 +78,7 @@ def read(board: Any, floor: Any, states: Any) -> Any:
     return left
 
 
-@jit
+@inner
 def put(board: Any, floor: Any, states: Any, node: Any) -> None:
     """Put the pieces of a state onto a board that shows the bare floor plan."""
     for b in range(1, states.shape[1]):
@@ -85,14 +87,14 @@ def put(board: Any, floor: Any, states: Any, node: Any) -> None:
     board[states[node, 0]] = floor[states[node, 0]] + 4
 
 
-@jit
+@inner
 def lift(board: Any, floor: Any, states: Any, node: Any) -> None:
     """Take the pieces of a state off the board again."""
     for b in range(states.shape[1]):
         board[states[node, b]] = floor[states[node, b]]
 
 
-@jit
+@inner
 def tried(board: Any, player: Any, offset: Any) -> Any:
     """Return the effects of ``dynamics.move``, and leave the board as it is."""
     ahead = player + offset
@@ -105,7 +107,7 @@ def tried(board: Any, player: Any, offset: Any) -> Any:
     return outcome
 
 
-@jit
+@inner
 def write(states: Any, parent: Any, node: Any, ahead: Any, pushed: Any, offset: Any) -> None:
     """Write the state after a move: the player is ahead, and the pushed box, if any, one further."""
     states[node, 0] = ahead
@@ -114,7 +116,7 @@ def write(states: Any, parent: Any, node: Any, ahead: Any, pushed: Any, offset: 
         states[node, b] = cell + offset if cell == pushed else cell
 
 
-@jit
+@inner
 def first_key(states: Any, weights: Any) -> Any:
     """Return the hash key of state 0; weights are below 2^58, so that no sum overflows."""
     key = 3 * weights[states[0, 0]]
@@ -139,11 +141,12 @@ def live_squares(floor: Any, off: Any) -> Any:
 
     Found backwards, by pulling a box from every target. All other cells are dead squares.
     """
-    live = floor == TARGET
+    live = np.zeros(floor.shape[0], np.bool_)
     cells = np.empty(floor.shape[0], np.int16)
     count = 0
     for target in range(floor.shape[0]):
-        if live[target]:
+        if floor[target] == TARGET:
+            live[target] = True
             cells[count] = target
             count += 1
     while count:
@@ -171,7 +174,7 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
         max_states: Most states to visit.
         max_moves: Longest solution of interest.
     """
-    boxes = 0
+    boxes, targets = 0, 0
     for cell in start:
         boxes += int(BOX_ON_TARGET <= cell <= BOX)
     nothing = np.empty(0, np.int8)
@@ -185,14 +188,17 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
         return 0, nothing
     off = offsets(width)
     live = live_squares(floor, off)
-    if boxes > np.count_nonzero(floor == TARGET):  # spare boxes may stay anywhere
+    for cell in floor:
+        targets += int(cell == TARGET)
+    if boxes > targets:  # spare boxes may stay anywhere
         live[:] = True
     for b in range(1, boxes + 1):
         if not live[states[0, b]]:
             return UNSOLVABLE, nothing
     first_visit(table, nodes[0, KEY] | 1)
     board = floor.copy()
-    count, head, depth, level_end = 1, 0, 0, 1
+    count, head = np.int64(1), np.int64(0)  # plain 1 and 0 are compiled as types of their own first
+    depth, level_end = 0, 1
     while head < count:
         if head == level_end:
             depth += 1
@@ -230,7 +236,7 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
     return UNSOLVABLE, nothing
 
 
-@jit
+@inner
 def slot_of(table: Any, keys: Any, key: Any) -> Any:
     """Return the slot of a key in an open-addressing table of 1 + the number of each known node."""
     mask = table.shape[0] - 1
@@ -284,7 +290,8 @@ def explore(
     table[slot_of(table, keys, keys[0, 0])] = 1
     board = floor.copy()
     off = offsets(width)
-    count, head, level, level_end = 1, 0, 0, 1
+    count, head = np.int64(1), np.int64(0)
+    level, level_end = 0, 1
     while head < count:
         if head == level_end:
             level += 1
