@@ -23,7 +23,13 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent / "tutorials"
 QUICK = re.compile(r"<!-- quick: (.+?) -> (.+?) -->\n*")
-LINK = re.compile(r"\s\[The same as a notebook\]\([^)]+\)\.")
+LINK = re.compile(r"\s\[The\s+same\s+as\s+a\s+notebook\]\([^)]+\)\.")
+INSTALL = """# In a hosted notebook, write the repository's address here. Elsewhere, this cell does nothing.
+import importlib.util
+
+REPOSITORY = "https://…"
+if importlib.util.find_spec("ragen_envs") is None:
+    %pip install --quiet "ragen-suite[api,gguf,train] @ git+{REPOSITORY}\""""
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 HEADER = """---
 jupyter:
@@ -46,6 +52,7 @@ def notebook(page: Path) -> nbformat.NotebookNode:
     """Return a page as a notebook: its Python and shell blocks are cells."""
     text = LINK.sub("", QUICK.sub("", page.read_text("utf-8")))
     found = jupytext.reads(HEADER + text, "md")
+    found.cells.insert(1, nbformat.v4.new_code_cell(INSTALL))
     found.metadata = {"kernelspec": KERNEL}
     for number, cell in enumerate(found.cells):
         cell["id"] = f"{page.stem}-{number}"
