@@ -197,7 +197,8 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
             return UNSOLVABLE, nothing
     first_visit(table, nodes[0, KEY] | 1)
     board = floor.copy()
-    count, head = np.int64(1), np.int64(0)  # plain 1 and 0 are compiled as types of their own first
+    count: Any = np.int64(1)  # a plain 1 is compiled as a type of its own first
+    head: Any = np.int64(0)
     depth, level_end = 0, 1
     while head < count:
         if head == level_end:
@@ -290,7 +291,8 @@ def explore(
     table[slot_of(table, keys, keys[0, 0])] = 1
     board = floor.copy()
     off = offsets(width)
-    count, head = np.int64(1), np.int64(0)
+    count: Any = np.int64(1)
+    head: Any = np.int64(0)
     level, level_end = 0, 1
     while head < count:
         if head == level_end:
