@@ -59,13 +59,13 @@ def assignments(seeds: int, others: int) -> FloatArray:
     """Return the runs of the first setting as 1, others as 0, (assignments, runs); first the real ones."""
     runs = seeds + others
     if comb(runs, seeds) <= MOST_ASSIGNMENTS:
-        chosen = list(combinations(range(runs), seeds))
+        chosen = np.array(list(combinations(range(runs), seeds)))
     else:
-        rng = np.random.default_rng(0)
-        drawn = [tuple(rng.permutation(runs)[:seeds]) for _ in range(MOST_ASSIGNMENTS - 1)]
-        chosen = [tuple(range(seeds)), *drawn]
+        orders = np.tile(np.arange(runs), (MOST_ASSIGNMENTS, 1))
+        np.random.default_rng(0).permuted(orders[1:], axis=1, out=orders[1:])
+        chosen = orders[:, :seeds]
     first = np.zeros((len(chosen), runs))
-    first[np.arange(len(chosen))[:, None], np.array(chosen)] = 1.0
+    first[np.arange(len(chosen))[:, None], chosen] = 1.0
     return first
 
 
