@@ -1,4 +1,4 @@
-"""The starter model: a small language model trained from scratch."""
+"""The models that come with the suite: small language models trained from scratch."""
 
 from pathlib import Path
 from types import MappingProxyType
@@ -8,5 +8,12 @@ STARTER: Final = Path(__file__).parent / "model"
 """Folder of the shipped weights, an ordinary Hugging Face model folder."""
 STARTER_0_2: Final = STARTER.with_name("model-0.2")
 """Folder of the weights of version 0.2, with which the stored results of training began."""
-STARTERS: Final = MappingProxyType({"starter": STARTER, "starter-0.2": STARTER_0_2})
-"""Folders of the shipped models by name."""
+STARTERS: Final = MappingProxyType(
+    {
+        "starter": STARTER,
+        "starter-0.2": STARTER_0_2,
+        "small-lake": STARTER.with_name("small-lake"),
+        "small-sokoban": STARTER.with_name("small-sokoban"),
+    }
+)
+"""Folders of the shipped models by name; the small ones play one game, in five turns without thoughts."""
