@@ -38,7 +38,7 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
 
     Args:
         agent: "random", "noop", "oracle", a rule of ``SHOP_RULES``, an agent that an installed package
-            adds, or a model: "starter", "starter-0.2", "smollm2", the folder of a saved one, a GGUF file, or
+            adds, or a model: "starter", "small-lake", "smollm2", the folder of a saved one, a GGUF file, or
             "hf:" and the name of one on a hub; a model with the prefix "vllm:" runs in vLLM.
         sampling: How a language model decodes.
 

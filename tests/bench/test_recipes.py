@@ -47,16 +47,16 @@ def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
     more = ["iterations=1", f"model={tiny}", "evaluation.every=0", *small]
     assert main(["train", "--recipe", "sokoban", *more, "--out", str(out)]) == 0
     config = load_train_config(out)
-    assert config.loss.agg_mode == "seq-mean-token-mean"
-    assert config.env_kwargs == {"max_turns": 1}
+    assert config.advantage.estimator == "grpo"
+    assert config.env_kwargs == {"think": False}
     assert config.rollout.group_size == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--recipe", "nope"], "known are smollm2-bandit, smollm2-sokoban, sokoban"),
-        (["sft", "--recipe", "nope", "--out", "x"], "known are smollm2-bandit, smollm2-sokoban"),
+        (["train", "--recipe", "nope"], "known are frozenlake, smollm2-bandit, smollm2-sokoban, sokoban"),
+        (["sft", "--recipe", "nope", "--out", "x"], "known are frozenlake, smollm2-bandit, smollm2-sokoban"),
         (["sft", "--recipe", "sokoban", "--out", "x"], "needs no imitation"),
         (["sft", "--out", "x"], "name a game, a --recipe, or a run with --from"),
         (["sft", "bandit", "--recipe", "smollm2-sokoban", "--out", "x"], "remove 'bandit'"),

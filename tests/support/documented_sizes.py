@@ -4,6 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ragen_agents.model_files.packaged import PACKAGED
+from ragen_agents.starter import STARTERS
 
 TRAINING = {
     "iterations": "1", "rollout.prompts_per_iteration": "2", "rollout.group_size": "4",
@@ -61,7 +62,7 @@ def small(words, port):
 
 def _is_local(words):
     option, agent = words
-    return option == "--agent" and (agent in ("starter", "starter-0.2", *PACKAGED) or "/" in agent)
+    return option == "--agent" and (agent in (*STARTERS, *PACKAGED) or "/" in agent)
 
 
 def _is_imported(words, subcommand):
