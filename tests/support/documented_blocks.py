@@ -53,7 +53,7 @@ NOT_RUN = [
 """Beginnings of commands, without variables before them, and the reason."""
 
 TRAINED = [
-    r"ragen train --recipe sokoban --out",
+    r"ragen train --recipe frozenlake --out",
     r"ragen train my-settings\.yaml",
     r"ragen --import \S+ train\b",
     r"ragen sft sokoban --out runs/sft-sokoban\b",
