@@ -45,7 +45,7 @@ class SftConfig(BaseModel):
     """Keywords that override ``env_kwargs``, such as ``[{size: 6}, {size: 7}]``, each for an equal share of
     the demonstrations."""
     model: str = "starter"
-    """"starter", "small-lake", "smollm2" or another of `ragen models list`, a folder, a GGUF file, or "hf:NAME"."""
+    """"starter", "smollm2" or another of `ragen models list`, a folder, a GGUF file, or "hf:NAME"."""
     seed: int = Field(0, ge=0, lt=1 << 32)
     """Seed of the demonstrations and of their order in training."""
     demonstrations: int = Field(1000, ge=1)

@@ -63,7 +63,7 @@ STAGES: Final = (
     Stage("update", "Update, bfloat16", 100, "updates", ("--variants", "bfloat16")),
     Stage("update-more", "Update, float32 and LoRA", 60, "updates", ("--variants", "more")),
     Stage("iteration", "One iteration, engine=transformers", 60, "iterations", ONE_ITERATION),
-    Stage("starter", "Starter recipe, 20 iterations", 60, "starter"),
+    Stage("starter", "Recipe for Sokoban, 20 iterations", 60, "starter"),
     Stage("vllm", "vLLM, started once", 390, "vllm_run", attempts=ATTEMPTS),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The starter's recipe for Sokoban, 20 iterations: success before and after."""
+"""The recipe for Sokoban, 20 iterations: success before and after."""
 
 import os
 from contextlib import suppress

@@ -289,7 +289,7 @@ class TrainConfig(_Section):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Conversation settings and keywords of the game."""
     model: str = "starter"
-    """"starter", "small-lake", "smollm2" or another of `ragen models list`, a folder, a GGUF file, or "hf:NAME"."""
+    """"starter", "smollm2" or another of `ragen models list`, a folder, a GGUF file, or "hf:NAME"."""
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
     """Seed of all random numbers of the run."""
     iterations: Positive = 200

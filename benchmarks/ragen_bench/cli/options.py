@@ -58,11 +58,16 @@ RunDirectoryOption: TypeAlias = Annotated[
 ]
 RecipeOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="A tested recipe, in place of a game: frozenlake, sokoban, smollm2-bandit or smollm2-sokoban."),
+    typer.Option(
+        help="Tested recipe in place of a game: frozenlake, sokoban, smollm2-bandit or smollm2-sokoban."
+    ),
 ]
 
 
-_MODELS: Final = ("starter", "small-lake", "small-sokoban", "starter-0.2", "smollm2", "gemma3-270m", "hf:", "openai:", "vllm:")
+_MODELS: Final = (
+    "starter", "small-lake", "small-sokoban", "starter-0.2", "smollm2", "gemma3-270m",
+    "hf:", "openai:", "vllm:",
+)  # fmt: skip
 
 
 def complete_game(incomplete: str) -> list[str]:

@@ -81,7 +81,7 @@ def read_config(name: str, download: bool = False) -> Any:
     The paper's models, Qwen2.5 of 0.5B to 7B, need nothing.
 
     Args:
-        name: "starter", "small-lake", "smollm2" or another of `ragen models list`, a folder, a GGUF file, or "hf:NAME".
+        name: "starter", "smollm2" or another of `ragen models list`, a folder, a GGUF file, or "hf:NAME".
         download: Whether the config of a hub's model is downloaded if it is not here.
     """
     source = model_source(name)
