@@ -21,6 +21,7 @@ from ragen_envs import registration
 from ragen_envs.conversation import ConversationWrapper, format_reply
 from ragen_envs.errors import RagenError
 from ragen_envs.game.base import GameEnv
+from ragen_envs.game.word_game import WordGameEnv
 from ragen_envs.registration import (
     GAMES,
     GameSpec,
@@ -41,6 +42,8 @@ PUBLISHED = (
 )  # fmt: skip
 """Names that people use; they stay."""
 
+SHARED_KEYS = {"action_is_valid"}
+"""Explained on docs/games/index.md."""
 GAME_KEYS = {"success", "action_is_valid", "action_is_effective"}
 CELLS = ("wall", "empty", "target", "box on target", "box", "player", "player on target")
 TEXT_KEYS = {"defects", "soft_defects", "executed", "end", "turns_left", "actions_left"}
@@ -346,8 +349,10 @@ def test_playing_is_light():
 
 @pytest.mark.parametrize("env_id", EVERY)
 def test_info_keys(env_id):
-    keys = documented_keys(SPECS[env_id])
+    keys = documented_keys(SPECS[env_id]) | SHARED_KEYS
     assert keys >= GAME_KEYS
+    if issubclass(SPECS[env_id].env_class, WordGameEnv):
+        keys |= {"reason"}
     if env_id in TEXTS:
         keys |= TEXT_KEYS
     env = gym.make(env_id)
