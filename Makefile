@@ -33,7 +33,7 @@ $(VENV)/.table: pyproject.toml constraints/dev.txt | $(BIN)/python
 	touch $@
 
 bench: $(VENV)/.table
-	$(BIN)/ragen bench --agent random --agent starter --agent oracle --suite core
+	$(BIN)/ragen bench --agent random --agent starter --agent oracle --game Bandit --game Sokoban --game FrozenLake
 
 # A pretrained language model beside the controls: fetches SmolLM2-135M-Instruct (93 MB) once.
 real: install
