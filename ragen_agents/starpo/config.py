@@ -274,7 +274,8 @@ class Monitor(_Section):
     """Iterations between two measurements of gradients (RAGEN-2's probe), each as slow as two to three
     updates of all groups; 0 for none."""
     action: Literal["warn", "stop", "rollback"] = "warn"
-    """Action at a collapse. rollback returns to the last healthy checkpoint, the second time it stops."""
+    """Action at a collapse. rollback returns to the last healthy checkpoint, and stops at the next
+    collapse."""
 
 
 class TrainConfig(_Section):

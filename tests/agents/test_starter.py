@@ -163,26 +163,29 @@ def test_saved_model_computes_what_was_trained(tmp_path):
         assert torch.equal(trained(ids).logits, loaded(ids).logits)
 
 
-# Game, least success rate of the shipped model, and most.
+# Shipped model, game, least success rate, and most.
 BAR = [
-    ("Bandit", 0.25, 0.70),
-    ("Sokoban", 0.30, 0.65),
-    ("SokobanNewVocab", 0.30, 0.65),
-    ("SokobanLarge", 0.0, 0.30),
-    ("FrozenLakeDeterministic", 0.40, 0.75),
+    ("starter", "Bandit", 0.25, 0.70),
+    ("starter", "Sokoban", 0.30, 0.65),
+    ("starter", "SokobanNewVocab", 0.30, 0.65),
+    ("starter", "SokobanLarge", 0.0, 0.30),
+    ("starter", "FrozenLakeDeterministic", 0.40, 0.75),
+    ("small-sokoban", "Sokoban", 0.30, 0.60),
+    ("small-lake", "FrozenLakeDeterministic", 0.30, 0.60),
 ]
 
 
-@pytest.mark.parametrize(("game", "least", "most"), BAR)
-def test_starter_meets_its_bar(game, least, most):
+@pytest.mark.parametrize(("model", "game", "least", "most"), BAR)
+def test_shipped_models_meet_their_bars(model, game, least, most):
     from ragen_agents.policies import Sampling, make_policy
     from ragen_agents.rollout import EpisodeSpec, play_batch
 
-    policy = make_policy("starter", Sampling(0.5, 200))
-    specs = [EpisodeSpec(game, f"ragen/{game}Text-v0", index) for index in range(40)]
+    policy = make_policy(model, Sampling(0.5, 200))
+    settings = {} if model == "starter" else {"think": False}
+    specs = [EpisodeSpec(game, f"ragen/{game}Text-v0", i, env_kwargs=settings) for i in range(40)]
     episodes = play_batch(specs, policy, 0)
     valid = [not turn.defects for episode in episodes for turn in episode.turns]
-    assert np.mean(valid) >= 0.95
+    assert np.mean(valid) >= (0.95 if model == "starter" else 0.85)
     assert least <= np.mean([episode.success for episode in episodes]) <= most
 
 

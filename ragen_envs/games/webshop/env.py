@@ -72,14 +72,14 @@ class WebShopEnv(WordGameEnv):
     `render_mode`: "ansi", "html" or "rgb_array".
 
     ## Differences from the published code
-    - Prices and limits are part of the catalogue and of the frozen goals. The two multiples of ten of a
-      limit may be equal.
+    - Prices and limits are part of the catalogue and of the frozen goals. In the generated catalogue, the
+      two multiples of ten of a limit may be equal.
     - Splits are by family, not by a shuffle of goals.
     - `Next >` is shown only where a page follows.
     - Options that share a value have separate buttons, named `option: value`.
     - A click on a button that is not on the page is illegal, with a reason; upstream it does nothing.
-    - The kind of a product is known, and attributes and options must be exactly those asked for. Similar
-      words, such as "king" for "california king", match on published data only.
+    - In the generated catalogue, the kind of a product is known, and attributes and options must be exactly
+      those asked for. Similar words, such as "king" for "california king", match on published data only.
     - The search is BM25 by `bm25s`, with ties in the order of the catalogue.
 
     ## Version History
