@@ -58,7 +58,7 @@ def type_keys(ours, *keys):
 def test_arrow_keys_are_actions_of_a_turn(terminal):
     process, ours = terminal("Sokoban", "--setting", "actions_per_turn=3", "--setting", CORRIDOR)
     read_until(ours, "> $")
-    type_keys(ours, UP, RIGHT, "\x7f", LEFT, "\r")
+    type_keys(ours, UP, RIGHT, "\x7f", "l", "\r")  # letters and arrows in one turn
     shown = read_until(ours, r"Turn 2 of 5[\s\S]*> $")
     assert "Executed: Up (no effect), Left (no effect)." in shown
     assert "\x1b[A" not in shown

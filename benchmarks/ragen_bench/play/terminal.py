@@ -79,7 +79,7 @@ def _introduction(env: ConversationWrapper) -> str:
     shown = introduction(rules, legend, env.names, env.settings)
     letters = ", or their first letters such as rru" if _letters(env) else ""
     keys = ""
-    if {name.casefold() for name in env.names} >= set(_ARROW_KEYS.values()):
+    if {name.casefold() for name in env.names} >= set(_ARROWS.values()):
         turn = min(env.settings.actions_per_turn, env.budget.actions)
         keys = f"Arrow keys work too; {turn} of them play a turn without Enter. "
         if turn == 1:
@@ -169,20 +169,23 @@ def read_actions(line: str, names: tuple[str, ...]) -> list[int]:
 
 def _read_part(part: str, names: tuple[str, ...]) -> list[int]:
     lowered = [name.casefold() for name in names]
-    typed = "".join(_ARROWS.get(sign, sign) if len(part) == 1 else sign for sign in part)
-    matches = [i for i, name in enumerate(lowered) if name.startswith(typed.casefold())]
-    if typed.casefold() in lowered:
-        return [lowered.index(typed.casefold())]
+    typed = part.casefold()
+    matches = [i for i, name in enumerate(lowered) if name.startswith(typed)]
+    if typed in lowered:
+        return [lowered.index(typed)]
     if part and len(matches) == 1:
         return matches
+    signs = {sign: lowered.index(name) for sign, name in _ARROWS.items() if name in lowered}
     letters = {name[0]: i for i, name in enumerate(lowered)}
-    run = "".join(_ARROWS.get(sign, sign)[:1] for sign in part.casefold() if not sign.isspace())
-    if run and len(letters) == len(names) and set(run) <= set(letters):
-        return [letters[sign] for sign in run]
+    if len(letters) == len(names):
+        signs |= letters
+    run = "".join(typed.split())
+    if run and set(run) <= set(signs):
+        return [signs[sign] for sign in run]
     raise RagenError(f"'{part}' is not an action; write {', '.join(names)}, hint or quit")
 
 
-_ARROW_KEYS: Final = {"A": "up", "B": "down", "C": "right", "D": "left"}
+_ARROW_KEYS: Final = {"A": "↑", "B": "↓", "C": "→", "D": "←"}
 """The last character of an arrow key's sequence."""
 _ESCAPE: Final = "\x1b"
 _ENTER: Final = "\r\n"
@@ -193,9 +196,9 @@ _END: Final = "\x04"
 class KeyReader:
     """Reads a turn of a conversation from the terminal.
 
-    Arrow keys choose the actions Up, Down, Left and Right; the turn is played at Enter, or as soon as it has
-    as many actions as it may have. Other keys write a line, as without a terminal. Nothing that a key
-    sends is printed as it is.
+    Keys write a line, and arrow keys write arrows into it, which stand for Up, Down, Left and Right. The turn
+    is played at Enter, or as soon as it has as many arrows as actions. Nothing that a key sends is printed
+    as it is.
 
     Use it as a context manager around the whole game.
     """
@@ -222,53 +225,40 @@ class KeyReader:
             print(flush=True)
 
     def _read(self, keys: Iterator[str]) -> str:
-        chosen: list[str] = []
         line = ""
         for key in keys:
             if key == _ESCAPE:
-                name = self._arrow(keys)
-                if name and not line:
-                    chosen.append(name)
-                    _show(f"{' || ' if len(chosen) > 1 else ''}{name}")
-                    if len(chosen) == self._env.budget.this_turn:
-                        break
+                arrow = self._arrow(keys)
+                line += arrow
+                _show(arrow)
+                if arrow and set(line) <= set(_ARROWS) and len(line) == self._env.budget.this_turn:
+                    break
             elif key in _ENTER:
                 break
             elif key == _END:
-                if not line and not chosen:
+                if not line:
                     raise EOFError
             elif key in _ERASE:
-                chosen, line = _erased(chosen, line)
-            elif key.isprintable() and not chosen:
+                _show("\b \b" if line else "")
+                line = line[:-1]
+            elif key.isprintable():
                 line += key
                 _show(key)
         else:
             raise EOFError
-        return line or " || ".join(chosen)
+        return line
 
-    def _arrow(self, keys: Iterator[str]) -> str | None:
-        """Return the action of an arrow key, or None of another key; its whole sequence is read."""
-        sign = next(keys, "")
-        if sign not in "[O":
-            return None
+    def _arrow(self, keys: Iterator[str]) -> str:
+        """Return the sign of an arrow key, or "" for another key; its whole sequence is read."""
+        start = next(keys, "")
+        if start not in "[O":
+            return ""
         last = next(keys, "")
         while last and not last.isalpha() and last != "~":
             last = next(keys, "")
-        if isinstance(self._env.unwrapped, WordGameEnv):
-            return None
-        wanted = _ARROW_KEYS.get(last)
-        return next((name for name in self._env.names if name.casefold() == wanted), None)
-
-
-def _erased(chosen: list[str], line: str) -> tuple[list[str], str]:
-    """Remove the last action or character, also from the screen."""
-    if chosen:
-        width = len(chosen[-1]) + (4 if len(chosen) > 1 else 0)
-        _show("\b \b" * width)
-        return chosen[:-1], line
-    if line:
-        _show("\b \b")
-    return chosen, line[:-1]
+        sign = _ARROW_KEYS.get(last, "")
+        names = {name.casefold() for name in self._env.names}
+        return sign if _ARROWS.get(sign) in names else ""
 
 
 def _show(text: str) -> None:
