@@ -60,6 +60,12 @@ class ScaleSettings(_Model):
     regime: Regime | None = None
     """one-turn: episodes of one turn, in training and in the tests, and settings with which the starter
     learns within minutes. None: the scale's usual settings."""
+    models: dict[Name, str] = Field(default_factory=dict)
+    """Initial models by game, instead of the scale's."""
+    train: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the training config, which those of the sweep and the cells override."""
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """Conversation settings, which those of the cells override."""
     games: list[Name] | None = None
     """The games that are trained on by default; None for all."""
     cells: list[Name] | None = None
@@ -106,6 +112,8 @@ class Sweep(_Model):
             if preset not in PRESETS:
                 raise ValueError(f"unknown preset '{preset}'; known are {', '.join(PRESETS)}")
         _refuse(self.train, _SET_ELSEWHERE, "train")
+        for scale in self.scales.values():
+            _refuse(scale.train, _SET_ELSEWHERE, "scales: train")
         for name, each in self.cells.items():
             _check_cell(name, each)
         return self

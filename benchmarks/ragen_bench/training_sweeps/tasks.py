@@ -226,21 +226,23 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell) -> TrainConfig:
     if choice.quick:
         size = merged(size, {"evaluation": {"every": iterations, "episodes": 32}})
     regime = _REGIMES[scale.regime] if scale.regime else {}
-    base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset], regime)
+    base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset], regime, scale.train)
     derived = _derived(validate(TrainConfig, base, "config"), cell)
+    model = choice.model or scale.models.get(game)
     own = {
         "game": core_tasks()[game].env,
         "env_kwargs": conversation_settings(scale, cell),
         "seed": 0,
         "iterations": iterations,
-        **({"model": choice.model} if choice.model else {}),
+        **({"model": model} if model else {}),
     }
     return layered_config(base, derived, sweep.train, cell.train, own)
 
 
 def conversation_settings(scale: ScaleSettings, cell: Cell) -> dict[str, Any]:
     """Return the conversation settings of a cell at a scale, in training and in the tests."""
-    return {**(_CONVERSATIONS[scale.regime] if scale.regime else {}), **cell.settings}
+    regime = _CONVERSATIONS[scale.regime] if scale.regime else {}
+    return {**regime, **scale.settings, **cell.settings}
 
 
 def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
