@@ -192,6 +192,17 @@ def test_conversation_settings_hold_in_the_tests_too():
         assert all(test.settings == task.train.env_kwargs for test in task.suite.tasks.values())
 
 
+def test_a_scale_has_models_settings_and_training_fields_of_its_own():
+    small = train_of("granularity", "1")
+    assert (small.model, small.rollout.max_tokens) == ("small-sokoban", 48)
+    assert small.env_kwargs == {"think": False, "max_turns": 5, "actions_per_turn": 1, "max_actions": 5}
+    lake = next(t for t in plan(load_sweep("regime"), Choice()) if t.cell == "grpo-rate3")
+    assert lake.train.model == "small-lake"
+    assert lake.train.update.learning_rate == pytest.approx(9e-4)
+    other = plan(load_sweep("regime"), Choice(model="starter"))
+    assert {task.train.model for task in other} == {"starter"}
+
+
 def test_online_k_has_equal_updates_as_published_and_equal_rollouts_controlled():
     once = train_of("freshness", "1")
     for k in (2, 5, 10):
@@ -256,6 +267,10 @@ def test_another_game_is_trained_on_and_tested_on_itself():
         ),
         ({"cells": {"a": {"train": {"model": "smollm2"}}}}, "the sweep sets it; use --model"),
         ({"train": {"seed": 5}}, "train.seed is 5, but the sweep sets it; use --seeds"),
+        (
+            {"scales": {"laptop": {"iterations": 1, "quick": 1, "train": {"seed": 5}}}},
+            "scale 'laptop': train.seed",
+        ),
         ({"train": {"env_kwargs": {"size": 6}}}, "use settings of the cell"),
         ({"cells": {"a": {"supervised": {"seed": 5}}}}, "cell 'a': supervised.seed is 5"),
     ],

@@ -106,7 +106,7 @@ def train_sweep(
         typer.Argument(
             metavar="SWEEP",
             help="algorithm, clip-kl, diversity, echo-trap, filter, freshness, gradient, granularity, lora, "
-            "ragen2, reasoning, regime, risk, sft, slip, thoughts, or the path of a YAML file.",
+            "pretrained, ragen2, reasoning, regime, risk, sft, slip, thoughts, or the path of a YAML file.",
         ),
     ],
     game: Annotated[

@@ -112,8 +112,8 @@ class Sweep(_Model):
             if preset not in PRESETS:
                 raise ValueError(f"unknown preset '{preset}'; known are {', '.join(PRESETS)}")
         _refuse(self.train, _SET_ELSEWHERE, "train")
-        for scale in self.scales.values():
-            _refuse(scale.train, _SET_ELSEWHERE, "scales: train")
+        for size, scale in self.scales.items():
+            _refuse(scale.train, _SET_ELSEWHERE, f"scale '{size}': train")
         for name, each in self.cells.items():
             _check_cell(name, each)
         return self
