@@ -11,7 +11,7 @@ from ragen_agents.starpo.trainer import Trainer  # noqa: E402
 
 
 def reached(folder, preset, metric, wanted, **own):
-    """Train the starter until a metric reaches what is wanted, and return the metric's values."""
+    """Train until a metric reaches what is wanted, and return the metric's values."""
     base = {"rollout": {"prompts_per_iteration": 8, "group_size": 8, "max_tokens": 120},
             "update": {"mini_batch_size": 16, "learning_rate": 5e-4}, "iterations": 24, "save_every": 100,
             "evaluation": {"every": 0}, "monitor": {"information_every": 0}}  # fmt: skip
@@ -42,8 +42,9 @@ def test_both_estimators_learn_to_pull_the_better_arm(preset, game, tmp_path):
 
 def test_a_single_level_of_sokoban_is_learned(tmp_path):
     seen = reached(
-        tmp_path, "starpo-grpo", "success", 0.75, game="ragen/SokobanText-v0", seed=3, levels=1,
-        rollout={"prompts_per_iteration": 1, "group_size": 32},
+        tmp_path, "starpo-grpo", "success", 0.75, game="ragen/SokobanText-v0", levels=1,
+        model="small-sokoban", env_kwargs={"think": False},
+        rollout={"prompts_per_iteration": 1, "group_size": 32, "max_tokens": 48},
     )  # fmt: skip
-    assert seen[0] < 0.5
+    assert seen[0] < 0.25
     assert seen[-1] >= 0.75
