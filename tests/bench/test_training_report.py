@@ -26,6 +26,7 @@ def run(tmp_path):
                         "warnings": ["entropy <fell>"] if i == 4 else []})  # fmt: skip
     metrics[-1]["validation/success"] = 0.5
     (folder / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in metrics))
+    (folder / "environment.json").write_text('{"packages": {"ragen-suite": "0.3.0"}}')
     samples = [
         {"iteration": i, "kind": "validation", "group": 0, "return": 1.0, "success": i > 0,
          "end": "budget", "messages": [{"role": "assistant", "content": f"<script>alert({i})</script>"}]}
@@ -171,6 +172,20 @@ def test_the_end_of_a_run_imports_the_game_to_score_it_on(run, tmp_path, monkeyp
     assert run_summary(run)[-1].startswith(f"score: ragen {imports} bench --agent ")
 
 
+def test_the_kept_model_is_named_where_nothing_succeeds(run):
+    """``best`` then holds the model with the most return."""
+    from ragen_bench.training.run_summary import run_summary
+
+    metrics = [
+        {"iteration": i, "validation/success": 0.0, "validation/return": value}
+        for i, value in enumerate((-1.0, -0.25, -0.5))
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in metrics))
+    assert "best 0.0% (iteration 1)" in run_summary(run)[0]
+    main(["report", str(run)])
+    assert "0.0% after iteration 1" in (run / "report.html").read_text()
+
+
 def test_evaluations_stay_on_the_screen(capsys):
     from ragen_bench.training.progress_view import TrainingView
 
@@ -206,6 +221,8 @@ def test_a_model_and_an_entry_are_pushed_with_what_they_need(run, tmp_path, monk
     assert "| this model, iteration 5 | 50.0 [43.9, 56.1] |" in card
     assert "ragen bench --agent hf:me/tiny --game" in card
     assert "from transformers import" in card
+    assert "on the game Sokoban by reinforcement learning with ragen-suite 0.3.0: 5 iterations" in card
+    assert "server" not in card
     (tmp_path / "entry.json").write_text("{}")
     assert main(["push", str(tmp_path), "me/entry"]) == 0
     assert calls[0] == ("me/tiny", "model", True)

@@ -1,5 +1,6 @@
 """``ragen push``, ``submit`` and ``leaderboard``: share models and results."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,30 +195,48 @@ def push(
 
 def _card(folder: Path, repo: str) -> Iterator[str]:
     """Yield the lines of the card of a run's best model."""
+    from ragen_agents.run_files import ENVIRONMENT
     from ragen_agents.run_files.records import read_metrics
     from ragen_agents.run_files.yaml_files import dump_yaml
     from ragen_agents.starpo.run.run_directory import load_train_config
     from ragen_bench.stats.intervals import wilson
-    from ragen_bench.training.run_summary import scoring_command
+    from ragen_bench.training.run_summary import best_evaluation, scoring_command, short_name
 
     run = folder.absolute().parent
     config = load_train_config(run)
     yield "---\nlibrary_name: transformers\npipeline_tag: text-generation"
     yield "tags: [ragen, reinforcement-learning]\n---"
     yield f"# {repo.rpartition('/')[2]}\n"
-    yield f"Trained on {config.game} from {config.model} with ragen-suite ({config.advantage.estimator}).\n"
-    scored = [line for line in read_metrics(run) if "validation/success" in line]
+    metrics, rollout = read_metrics(run), config.rollout
+    version = json.loads((run / ENVIRONMENT).read_text("utf-8"))["packages"]["ragen-suite"]
+    # The card is public: no paths of this computer, no address of a server.
+    start = Path(config.model).name if Path(config.model).is_absolute() else config.model
+    settings = config.model_copy(update={"model": start}).model_dump(mode="json", exclude={"server"})
+    scored = [line for line in metrics if "validation/success" in line]
+    yield (
+        f"Trained from `{start}` on the game {short_name(config.game)} by reinforcement learning with "
+        f"ragen-suite {version}: {metrics[-1]['iteration']} iterations of {rollout.prompts_per_iteration} "
+        f"levels with {rollout.group_size} episodes each, advantage estimator "
+        f"`{config.advantage.estimator}`, seed {config.seed}.\n"
+    )
     if scored:
         levels = config.evaluation.episodes
-        best = max(scored, key=lambda line: line["validation/success"])
+        best = best_evaluation(scored)
         yield f"| {levels} validation levels | success, % [95% interval] |\n|---|--:|"
-        for name, line in (("first", scored[0]), ("this model", best)):
+        for name, line in (
+            ("initial model" if scored[0]["iteration"] == 0 else "first", scored[0]),
+            ("this model", best),
+        ):
             rate = wilson(round(line["validation/success"] * levels), levels)
             shown, low, high = (100 * each for each in (rate.estimate, rate.low, rate.high))
             yield f"| {name}, iteration {line['iteration']} | {shown:.1f} [{low:.1f}, {high:.1f}] |"
-        yield "\nThis model is the best of the run on these levels, so score it on test levels:\n"
+        yield f"\nOne episode per level, at temperature {config.evaluation.temperature:g}."
+        yield "This model was chosen as the best on these levels, so its success here is too high on average."
+        yield "Score it on test levels:\n"
     yield from (f"    {line.removeprefix('score: ')}" for line in scoring_command(f"hf:{repo}", config))
     yield "\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n"
     yield f'model = AutoModelForCausalLM.from_pretrained("{repo}")'
-    yield f'tokenizer = AutoTokenizer.from_pretrained("{repo}")\n```\n\n## Settings\n'
-    yield f"```yaml\n{dump_yaml(config.model_dump(mode='json'))}```"
+    yield f'tokenizer = AutoTokenizer.from_pretrained("{repo}")\n```\n'
+    yield "It was trained on the game's prompts in its chat template, as `ragen bench` sends them.\n"
+    yield "## Settings\n"
+    yield f"```yaml\n{dump_yaml(settings)}```"

@@ -17,6 +17,7 @@ from ragen_agents.run_files.records import read_lines, read_metrics
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.journal import SAMPLES
 from ragen_agents.starpo.run.run_directory import load_train_config
+from ragen_bench.training.run_summary import best_evaluation, short_name
 from ragen_envs.errors import RagenError
 
 
@@ -91,15 +92,15 @@ def write_report(run: Path, out: Path) -> None:
     warnings = [(line["iteration"], text) for line in metrics for text in line.get("warnings", [])]
     scored = [line for line in metrics if "validation/success" in line]
     facts = [
-        ("game", config.game),
+        ("game", short_name(config.game)),
         ("model", config.model),
-        ("advantage", config.advantage.estimator),
+        ("advantage estimator", config.advantage.estimator),
         ("filter", _filter(config)),
         ("seed", config.seed),
         ("iterations", f"{metrics[-1]['iteration']} of {config.iterations}"),
     ]
     if scored:
-        best = max(scored, key=lambda line: line["validation/success"])
+        best = best_evaluation(scored)
         facts += [
             ("validation success, first", f"{100 * scored[0]['validation/success']:.1f}%"),
             ("validation success, best",
@@ -108,7 +109,7 @@ def write_report(run: Path, out: Path) -> None:
     loader = jinja2.PackageLoader("ragen_bench")
     page = jinja2.Environment(loader=loader, autoescape=True).get_template("training.html.j2")
     text = page.render(
-        title=f"{config.game} · seed {config.seed}",
+        title=f"{short_name(config.game)}, seed {config.seed}",
         facts=facts,
         warnings=warnings,
         curves=_curves(metrics, [iteration for iteration, _ in warnings]),
@@ -141,7 +142,7 @@ def _drawn(
     span: tuple[int, int],
 ) -> str:  # fmt: skip
     """Return a plot as the source of an image."""
-    figure = Figure(figsize=(4.2, 2.6), layout="constrained")
+    figure = Figure(figsize=(4.2, 2.8), layout="constrained")
     axes = figure.subplots()
     for name, points in series.items():
         marker = "o" if len(points) < 2 or points[1][0] - points[0][0] > 1 else ""
@@ -160,15 +161,15 @@ def _drawn(
     highest = max(filter(None, [panel.high, *values]), default=0.0)
     if panel.low is not None and highest > 0:
         axes.set_ylim(top=1.05 * highest)
-    axes.set_title(panel.title, fontsize=10)
+    axes.set_title(panel.title, fontsize=11)
     axes.set_xlim(span[0] - 0.5, span[1] + 0.5)
-    axes.set_xlabel("iteration", fontsize=8)
-    axes.set_ylabel(panel.unit, fontsize=8)
+    axes.set_xlabel("iteration", fontsize=10)
+    axes.set_ylabel(panel.unit, fontsize=10)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.tick_params(labelsize=8)
+    axes.tick_params(labelsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
-        figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+        figure.legend(loc="outside lower center", ncols=2, fontsize=10, frameon=False)
     drawing = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": panel.title}):
         figure.savefig(drawing, format="svg", metadata={"Date": None})

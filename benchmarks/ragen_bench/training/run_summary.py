@@ -34,6 +34,22 @@ def run_summary(folder: Path) -> list[str]:
     ]
 
 
+def best_evaluation(scored: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the metrics of the model in ``best``: most success or, as long as nothing succeeds, return."""
+    return max(
+        scored,
+        key=lambda line: (
+            line["validation/success"],
+            not line["validation/success"] and line["validation/return"],
+        ),
+    )
+
+
+def short_name(game: str) -> str:
+    """Return the name of a game for readers and for ``--game``."""
+    return {text_id: name for name, text_id in short_names(text_ids()).items()}.get(game, game)
+
+
 def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -> Iterator[str]:
     """Yield a line with the command that plays the game as the model was trained on it.
 
@@ -41,7 +57,6 @@ def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -
     """
     if own_level_count(config.env_kwargs):
         return
-    names = {text_id: name for name, text_id in short_names(text_ids()).items()}
     settings = (
         shlex.quote(f"{name}={json.dumps(value) if isinstance(value, bool | dict) else value}")
         for name, value in config.env_kwargs.items()
@@ -49,7 +64,7 @@ def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -
     options = [f"--setting {setting}" for setting in settings]
     if isinstance(config, TrainConfig):
         options += _sampling_options(config)
-    game = f"--game {names.get(config.game, config.game)}"
+    game = f"--game {short_name(config.game)}"
     # The suite's own games need no import.
     imports = [] if config.game.startswith("ragen/") else imported_extensions()
     before = [f"--import {shlex.quote(name)}" for name in imports]
@@ -70,7 +85,7 @@ def _learned(scored: list[dict[str, Any]]) -> Iterator[str]:
     if not scored:
         yield "validation: none, since evaluation.every is 0"
         return
-    best = max(scored, key=lambda line: line["validation/success"])
+    best = best_evaluation(scored)
     first, last = scored[0], scored[-1]
     parts = [f"validation success: {_success(first)} initially"]
     if best not in (first, last):
