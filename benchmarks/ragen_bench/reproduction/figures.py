@@ -116,6 +116,8 @@ def _draw_paper(panel: Any, exhibit: Reproduction, runs: Runs, game: str) -> Non
                 f"{sign}, {at[game]}", (at[game], 0.95 - 0.12 * i), (3, 0), fontsize=7, color=f"C{i}",
                 xycoords=("data", "axes fraction"), textcoords="offset points",
             )  # fmt: skip
+    if not panel.lines:
+        panel.annotate("not in the paper", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.45")
     panel.set(xlabel="step", xlim=(0, 205))
     if exhibit.published:
         panel.set_ylim(bottom=0)
