@@ -121,7 +121,7 @@ def test_a_run_is_served_until_ctrl_c(run):
     )
     try:
         with urllib.request.urlopen(server.stdout.readline().strip()) as answer:
-            assert b"Turns of random to look at first" in answer.read()
+            assert b"Turns to look at first: random" in answer.read()
     finally:
         server.send_signal(signal.SIGINT)
         _, errors = server.communicate(timeout=60)
@@ -217,7 +217,7 @@ def test_agents_of_several_runs_are_in_one_viewer(both, run, other):
     front = (both / "index.html").read_text(encoding="utf-8")
     assert f"<h1>{run}, {other}</h1>" in front
     # Controls are controls in any run.
-    assert re.findall(r"<h2>Turns of (.*) to look at first", front) == ["random", "noop"]
+    assert re.findall(r"<h2>Turns to look at first: (.*)</h2>", front) == ["random", "noop"]
 
 
 def test_runs_that_cannot_be_compared_are_refused(run, other, tmp_path, fails):
