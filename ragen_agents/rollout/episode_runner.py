@@ -89,7 +89,7 @@ def _optimum(env: ConversationWrapper) -> dict[str, float]:
         advice, paid = env.oracle(), env.max_return()
     except SolverLimitError:
         return {}
-    if advice.expected_return > paid + _ROUNDING * max(1.0, abs(paid)):
+    if advice.actions and advice.expected_return > paid + _ROUNDING * max(1.0, abs(paid)):
         raise incomplete(
             env.unwrapped,
             f"max_return is {paid}, but must not be below the oracle's expected_return, "

@@ -149,3 +149,11 @@ def test_a_sweep_trains_and_tests_on_the_levels_of_a_file(tmp_path):
     assert task.train.env_kwargs["levels"] == TEXTS
     assert task.train.evaluation.episodes == task.suite.episodes == 2
     assert {tuple(test.settings["levels"]) for test in task.suite.tasks.values()} == {tuple(TEXTS)}
+
+
+def test_a_level_without_a_solution_is_played(tmp_path):
+    (tmp_path / "stuck.xsb").write_text("#####\n#$@.#\n#####\n")
+    out = tmp_path / "run"
+    command = ["bench", "--game", "sokoban", "--levels", str(tmp_path / "stuck.xsb"), *CONTROLS]
+    assert main([*command, "--out", str(out)]) == 0
+    assert main(["verify", str(out)]) == 0
