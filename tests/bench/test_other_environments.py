@@ -144,3 +144,10 @@ def test_tools_of_trl_play_it():
     assert "Actions: Move south (down), " in text
     assert "Turn 2 of 2." in tools.act("Drop off passenger")
     assert tools.get_reward() == -10
+
+
+def test_explain_shows_no_success_where_none_is_defined(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bench("bench", "--game", "Blackjack-v1", "--agent", "random", episodes=4)
+    (row,) = rows(capsys, "explain", "run")["rows"]
+    assert row["success"] is None

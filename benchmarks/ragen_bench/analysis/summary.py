@@ -82,7 +82,7 @@ def summarise_ledgers(run: Run, explained: Explained) -> pd.DataFrame:
             "agent": agent.name,
             "n": len(sample),
             "judged": len(judged := explained.ledgers.get((agent.name, task), ())),
-            "success": mean([episode.success for episode in sample.values()]),
+            "success": mean([each.success for each in sample.values() if each.has_success]),
             "valid": mean([not t.defects for episode in sample.values() for t in episode.turns]),
             **(ledger_columns(judged) if judged else {}),
         }
