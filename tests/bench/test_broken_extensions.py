@@ -293,3 +293,10 @@ def test_a_package_of_no_extra_is_named_without_a_wrong_hint(monkeypatch, fails)
 
     monkeypatch.setattr("ragen_bench.cli.show.print_table", needs)
     assert fails("power") == "error: this command needs nowhere.inside, which is not installed\n"
+
+
+def test_explain_says_what_a_game_without_turn_values_lacks(corridor, capsys):
+    given = corridor("    deterministic = True\n", "")
+    assert main([*given, "bench", *GAME, "--agent", "random", "--out", "run"]) == 0
+    assert main([*given, "explain", "run"]) == 0
+    assert "deterministic = True" in " ".join(capsys.readouterr().out.split())

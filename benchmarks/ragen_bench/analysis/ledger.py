@@ -146,7 +146,10 @@ def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
         advice = env.oracle()
         committed = env.turn_value(turn.reply, turn.cut_off)
         if committed is None:
-            raise NoLedgerError(f"{episode.env_id} does not compute the value of a turn")
+            raise NoLedgerError(
+                f"{episode.env_id} does not compute the value of a turn: a game without chance sets "
+                "deterministic = True, another defines turn_value; see docs/add-a-game.md"
+            )
         result = env.play(turn.reply, turn.cut_off)
         if action_texts(env.names, result.executed) != turn.executed:
             raise RagenError(
