@@ -59,6 +59,15 @@ def test_quantities_have_axes_of_their_own_with_units(run):
     assert "<!-- 100 -->" in texts[0]  # success ends at 50%, but its axis at all levels
 
 
+@pytest.mark.parametrize("think", [True, False])
+def test_thoughts_are_drawn_where_there_are_some(run, think):
+    config = TrainConfig(env_kwargs={"think": think})
+    (run / "config.yaml").write_text(dump_yaml(config.model_dump(mode="json")))
+    (run / "metrics.jsonl").write_text('{"iteration": 1, "template_share": 1.0, "claims/made": 0.0}\n')
+    main(["report", str(run)])
+    assert ("thought" in (run / "report.html").read_text()) is think
+
+
 def test_all_plots_go_over_the_same_iterations(run):
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     metrics[3]["kl_step"] = 0.1  # measured once

@@ -77,6 +77,8 @@ _PANELS: Final = (
     _Panel("divergence from the initial policy", "nats a token", ("kl_to_initial",)),
     _Panel("time of an iteration", "s", ("seconds/rollout", "seconds/scores", "seconds/update")),
 )  # fmt: skip
+_OF_THOUGHTS: Final = ("template_share", "claims/made", "validation/claims/made")
+"""Metrics that are constant where replies have no thoughts."""
 _SHOWN: Final = 3
 """Conversations before and after."""
 _SAMPLE: Final = ("iteration", "kind", "success", "return", "end", "messages")
@@ -89,6 +91,8 @@ def write_report(run: Path, out: Path) -> None:
     metrics = read_metrics(run)
     if not metrics:
         raise RagenError(f"'{run}' has no iterations yet")
+    if not config.env_kwargs.get("think", True):
+        metrics = [{k: v for k, v in line.items() if k not in _OF_THOUGHTS} for line in metrics]
     warnings = [(line["iteration"], text) for line in metrics for text in line.get("warnings", [])]
     scored = [line for line in metrics if "validation/success" in line]
     facts = [
