@@ -234,7 +234,7 @@ def test_agents_that_were_sampled_otherwise_are_named(kept, benched, tmp_path, c
 def test_a_run_that_played_no_test_of_the_table_is_refused_before_any_work(kept, benched, capsys):
     arguments = ["reproduce", "table3", "--results", str(kept), "--beside", str(benched)]
     assert main([*arguments, "--out", str(kept.parent / "out3")]) == 2
-    assert "Sokoban with {'max_turns': 5, 'actions_per_turn': 1" in capsys.readouterr().err
+    assert "Sokoban with {'think': False, 'max_turns': 5, 'actions_per_turn': 1" in capsys.readouterr().err
     assert not (kept.parent / "out3").exists()
     assert main(["reproduce", "all", "--beside", str(benched)]) == 2
     assert "--beside is for one table" in capsys.readouterr().err
