@@ -222,6 +222,8 @@ def test_a_model_and_an_entry_are_pushed_with_what_they_need(run, tmp_path, monk
             return f"hub/{repo_id}"
 
     monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    config = TrainConfig(model="hf:some/base")
+    (run / "config.yaml").write_text(dump_yaml(config.model_dump(mode="json")))
     (run / "best").mkdir()
     (run / "best" / "config.json").write_text("{}")
     assert main(["push", str(run / "best"), "me/tiny", "--private"]) == 0
@@ -231,6 +233,7 @@ def test_a_model_and_an_entry_are_pushed_with_what_they_need(run, tmp_path, monk
     assert "ragen bench --agent hf:me/tiny --game" in card
     assert "from transformers import" in card
     assert "on the game Sokoban by reinforcement learning with ragen-suite 0.3.0: 5 iterations" in card
+    assert "\nbase_model: some/base\n---\n# tiny" in card
     assert "server" not in card
     (tmp_path / "entry.json").write_text("{}")
     assert main(["push", str(tmp_path), "me/entry"]) == 0

@@ -205,7 +205,10 @@ def _card(folder: Path, repo: str) -> Iterator[str]:
     run = folder.absolute().parent
     config = load_train_config(run)
     yield "---\nlibrary_name: transformers\npipeline_tag: text-generation"
-    yield "tags: [ragen, reinforcement-learning]\n---"
+    yield "tags: [ragen, reinforcement-learning]"
+    if config.model.startswith("hf:"):
+        yield f"base_model: {config.model.removeprefix('hf:')}"
+    yield "---"
     yield f"# {repo.rpartition('/')[2]}\n"
     metrics, rollout = read_metrics(run), config.rollout
     version = json.loads((run / ENVIRONMENT).read_text("utf-8"))["packages"]["ragen-suite"]
