@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragen_agents.model_files.source import weights_digest
-from ragen_agents.starter import STARTER, STARTER_0_2
+from ragen_agents.starter import STARTER, STARTERS
 from ragen_agents.starter.demonstrations import SHARES, WORDS, Mixture, demonstrate, name_pair
 from ragen_agents.starter.model_build import IGNORED, encode, tokenizer_texts
 from ragen_agents.starter.recipe import Recipe
@@ -116,14 +116,15 @@ def test_a_mixture_sets_the_share_of_the_large_board_and_how_much_is_left_at_fir
     assert left & {1, 2, 3, 4}
 
 
-def test_stored_results_began_with_the_shipped_weights_of_version_0_2():
+def test_stored_results_began_with_shipped_weights():
     results = Path(__file__).parents[2] / "benchmarks" / "results" / "laptop"
     began = {
         (train["model"], train["weights"])
         for file in results.glob("*.jsonl")
         for train in (json.loads(line)["task"]["train"] for line in file.open(encoding="utf-8"))
     }
-    assert began == {("starter-0.2", weights_digest(STARTER_0_2))}
+    names = {"starter-0.2", "small-sokoban"}
+    assert began == {(name, weights_digest(STARTERS[name])) for name in names}
 
 
 @settings(max_examples=100, deadline=None)
