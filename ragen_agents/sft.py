@@ -13,10 +13,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 
-from ragen_agents.engines.cpu.decoding import stop_token_ids
 from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.model_files.folders import save_tokenizer
-from ragen_agents.rollout.chat import ChatCodec, begun, extend
+from ragen_agents.rollout.chat import ChatCodec, begun, extend, stop_token_ids
 from ragen_agents.rollout.trajectory import Row, Trajectory
 from ragen_agents.run_files.files import exclusive_lock, writing
 from ragen_agents.starpo.config import check_conversation, check_split

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from datasets import Dataset
 
-from ragen_agents.engines.cpu.decoding import stop_token_ids
 from ragen_agents.engines.cpu.engine import TransformersEngine
-from ragen_agents.rollout.chat import FULL, ChatCodec
+from ragen_agents.rollout.chat import FULL, ChatCodec, stop_token_ids
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.config import Reward

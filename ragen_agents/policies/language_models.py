@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig, StopString
 
 from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines import Completion, TokenRequest
-from ragen_agents.engines.cpu.decoding import Decoder, stop_token_ids
+from ragen_agents.engines.cpu.decoding import Decoder
 from ragen_agents.engines.cpu.prefix_cache import PrefixCache
 from ragen_agents.engines.cpu.sampling import Sample
 from ragen_agents.engines.device import avoid_cudnn_attention, has_bfloat16, is_out_of_memory
@@ -21,6 +21,7 @@ from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.vllm.local import LocalSettings, load_local
 from ragen_agents.model_files.folders import check_model_folder, load_weights
 from ragen_agents.policies.base import Reply, Request, Sampling, closed
+from ragen_agents.rollout.chat import stop_token_ids
 from ragen_envs.errors import RagenError, first_line
 
 _LOG: Final = logging.getLogger("ragen.policies")

@@ -72,3 +72,10 @@ def extend(
         trajectory.begin_row(prompt)
     else:
         trajectory.append_context(rest[closed:])
+
+
+def stop_token_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the tokens that end a turn, as a model's generation config and its tokenizer name them."""
+    named = generation_config.eos_token_id
+    listed = named if isinstance(named, list) else [named]
+    return frozenset({*listed, tokenizer.eos_token_id} - {None})

@@ -9,9 +9,8 @@ from typing import Any, Final
 import torch
 
 from ragen_agents.engines.base import Engine, EngineError
-from ragen_agents.engines.cpu.decoding import stop_token_ids
 from ragen_agents.engines.device import is_out_of_memory
-from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.chat import ChatCodec, stop_token_ids
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.records import read_metrics

@@ -8,8 +8,7 @@ transformers = pytest.importorskip("transformers")
 from scripted_engine import ScriptedEngine  # noqa: E402
 from training_runs import trainer  # noqa: E402
 
-from ragen_agents.engines.cpu.decoding import stop_token_ids  # noqa: E402
-from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
+from ragen_agents.rollout.chat import ChatCodec, stop_token_ids  # noqa: E402
 from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
 from ragen_agents.rollout.conversation_length import longest_conversation  # noqa: E402
 from ragen_agents.starpo.config import Reward  # noqa: E402

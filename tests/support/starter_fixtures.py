@@ -16,8 +16,7 @@ def starter():
 def codec():
     import transformers
 
-    from ragen_agents.engines.cpu.decoding import stop_token_ids
-    from ragen_agents.rollout.chat import ChatCodec
+    from ragen_agents.rollout.chat import ChatCodec, stop_token_ids
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
     generation = transformers.GenerationConfig.from_pretrained(STARTER)

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from ragen_agents.starpo.run.gradient_probe import BUCKETS
-from ragen_agents.starpo.update.loss import Term
+from ragen_agents.starpo.math.losses import Term
+from ragen_agents.starpo.run.metrics import BUCKETS
 from ragen_bench.reproduction.reproduction_config import Event, Scalar
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.training_sweeps.results import TaskResult

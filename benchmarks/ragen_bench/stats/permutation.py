@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ragen_bench.stats.intervals import FloatArray
 
-__all__ = ["assignments", "permutation_p", "sign_flip_p", "smallest_p"]
+__all__ = ["permutation_p", "sign_flip_p", "smallest_p"]
 
 MOST_ASSIGNMENTS = 200_000
 """If there are more, as many are drawn."""
@@ -34,7 +34,7 @@ def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     pooled = np.concatenate([first, second])
-    sums = assignments(len(first), len(second)) @ (pooled - pooled.mean())
+    sums = _assignments(len(first), len(second)) @ (pooled - pooled.mean())
     seen = abs(float(first.sum() - len(first) * pooled.mean()))
     return float(np.mean(np.abs(sums) >= seen - _ROUNDING * max(1.0, float(np.abs(pooled).max()))))
 
@@ -55,7 +55,7 @@ def smallest_p(seeds: int, others: int) -> float:
 
 
 @lru_cache(maxsize=32)
-def assignments(seeds: int, others: int) -> FloatArray:
+def _assignments(seeds: int, others: int) -> FloatArray:
     """Return the runs of the first setting as 1, others as 0, (assignments, runs); first the real ones."""
     runs = seeds + others
     if comb(runs, seeds) <= MOST_ASSIGNMENTS:

@@ -6,6 +6,7 @@ Of training runs this is the test of `mixed_effects_difference`, of two fixed mo
 import math
 from bisect import bisect_left
 from functools import lru_cache
+from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import pandas as pd
 from scipy import optimize, stats
 
 from ragen_bench.stats.intervals import FloatArray
-from ragen_bench.stats.permutation import assignments, smallest_p
+from ragen_bench.stats.permutation import smallest_p
 
 __all__ = [
     "Design",
@@ -34,8 +35,6 @@ _NEAR_FLOOR: Final = 50.0
 _MOST_PERMUTED: Final = 10
 """Seeds of a setting above which it hardly ever does; more permutations would take long."""
 _DRAWS: Final = 2000
-_MOST_NUMBERS: Final = 10_000_000
-"""Most numbers in memory at once."""
 _ROUNDING: Final = 1e-9
 
 
@@ -119,25 +118,28 @@ def _enough(seeds: int, alpha: float) -> FloatArray:
     errors = np.sqrt((a.var(axis=1, ddof=1) + b.var(axis=1, ddof=1)) / seeds)
     critical = stats.t.ppf(1 - alpha / 2, 2 * (seeds - 1))
     by_model = (critical * errors - a.mean(axis=1) + b.mean(axis=1)) / unit
-    centred = noise - noise.mean(axis=1, keepdims=True)
-    enough: FloatArray = np.maximum(by_model, _enough_permuted(centred, seeds, alpha) / unit)
+    enough: FloatArray = np.maximum(by_model, _enough_permuted(noise, seeds, alpha) / unit)
     return enough
 
 
-def _enough_permuted(centred: FloatArray, seeds: int, alpha: float) -> FloatArray:
-    """Return from which rise of the first setting on the exact permutation finds it, by row."""
-    chosen = assignments(seeds, seeds)
-    exchanged = seeds - chosen[1:, :seeds].sum(axis=1)
-    # An assignment counts against the rise up to the rise at which the real one overtakes it, and its mirror
-    # image with it.
-    allowed = math.floor(alpha * len(chosen) / 2 * (1 + _ROUNDING)) - 1
-    last = len(chosen) - 2 - allowed
+def _enough_permuted(noise: FloatArray, seeds: int, alpha: float) -> FloatArray:
+    """Return from which rise of the first setting on the exact permutation finds it, by row.
+
+    An assignment exchanges k runs of the settings. It counts against the rise up to the difference of the
+    means of those runs, where the real one overtakes it, and its mirror image with it.
+    """
+    allowed = math.floor(alpha * math.comb(2 * seeds, seeds) / 2 * (1 + _ROUNDING))
+    # With both sorted, the sum at ranks i and j is among the n largest only if (i + 1) (j + 1) <= n.
+    pairs = np.array([(i, j) for i in range(allowed) for j in range(allowed // (i + 1))])
     rises = []
-    for rows in np.array_split(centred, math.ceil(centred.shape[0] * len(chosen) / _MOST_NUMBERS)):
-        sums = rows @ chosen.T
-        overtaken = (sums[:, 1:] - sums[:, :1]) / exchanged
-        rises.append(np.partition(overtaken, last, axis=1)[:, last])
-    return np.concatenate(rises)
+    for count in range(1, seeds + 1):
+        runs = np.array(list(combinations(range(seeds), count)))
+        leaving = np.sort(noise[:, :seeds][:, runs].mean(axis=2), axis=1)
+        coming = np.sort(noise[:, seeds:][:, runs].mean(axis=2), axis=1)[:, ::-1]
+        i, j = pairs[(pairs < len(runs)).all(axis=1)].T
+        rises.append(coming[:, i] - leaving[:, j])
+    largest: FloatArray = np.partition(np.concatenate(rises, axis=1), -allowed, axis=1)[:, -allowed]
+    return largest
 
 
 def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -> float:

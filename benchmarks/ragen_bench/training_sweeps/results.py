@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import write_atomically
 from ragen_agents.run_files.yaml_files import differences_of, explain
-from ragen_agents.starpo.run.gradient_probe import BUCKETS
-from ragen_agents.starpo.update.loss import Term
+from ragen_agents.starpo.math.losses import Term
+from ragen_agents.starpo.run.metrics import BUCKETS
 from ragen_bench.training_sweeps.tasks import SweepTask
 from ragen_envs.errors import RagenError
 

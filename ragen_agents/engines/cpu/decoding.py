@@ -257,10 +257,3 @@ def _shared_beginning(prompts: Sequence[Sequence[int]]) -> int:
     shortest = min(map(len, prompts)) - 1
     first = prompts[0]
     return next((i for i in range(shortest) if any(prompt[i] != first[i] for prompt in prompts)), shortest)
-
-
-def stop_token_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
-    """Return the tokens that end a turn, as a model's generation config and its tokenizer name them."""
-    named = generation_config.eos_token_id
-    listed = named if isinstance(named, list) else [named]
-    return frozenset({*listed, tokenizer.eos_token_id} - {None})

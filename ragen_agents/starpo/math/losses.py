@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 KlEstimator = Literal["k1", "k2", "k3"]
+Term = Literal["policy", "entropy", "divergence"]
+"""A term of the policy's loss."""
 
 
 @dataclass(frozen=True)

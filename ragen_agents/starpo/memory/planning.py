@@ -11,10 +11,9 @@ from accelerate.utils import gather_object
 from huggingface_hub import try_to_load_from_cache
 from transformers import AutoTokenizer, GenerationConfig
 
-from ragen_agents.engines.cpu.decoding import stop_token_ids
 from ragen_agents.engines.vllm.memory import MemoryNeeds, needs_of
 from ragen_agents.model_files.source import local_folder, model_source
-from ragen_agents.rollout.chat import FULL, ChatCodec
+from ragen_agents.rollout.chat import FULL, ChatCodec, stop_token_ids
 from ragen_agents.rollout.conversation_length import longest_conversation
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.fitting import Planner, fit

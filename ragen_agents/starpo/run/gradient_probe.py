@@ -5,20 +5,19 @@ returns differ more; those of the entropy bonus and of the divergence know nothi
 """
 
 from collections.abc import Sequence
-from typing import Final, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.math.losses import Term
 from ragen_agents.starpo.parts.filters import group_std
 from ragen_agents.starpo.rollout_step import filtered_returns, group_numbers, learnable
+from ragen_agents.starpo.run.metrics import BUCKETS
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner
-from ragen_agents.starpo.update.loss import Term
-
-BUCKETS: Final = 6
 
 
 def probe_gradients(

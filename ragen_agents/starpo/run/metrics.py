@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 
+BUCKETS: Final = 6
+"""Groups of levels by the deviation of their returns, for which gradients are measured apart."""
 _NUMBER = re.compile(r"\d+")
 
 

@@ -11,10 +11,11 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from ragen_agents.starpo.config import TrainConfig, Update
+from ragen_agents.starpo.math.losses import Term
 from ragen_agents.starpo.parts.aggregations import BatchTotals
 from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches, shared_micro_batches
-from ragen_agents.starpo.update.loss import Term, batch_totals, critic_loss, loss_terms, policy_loss
+from ragen_agents.starpo.update.loss import batch_totals, critic_loss, loss_terms, policy_loss
 from ragen_agents.starpo.update.models import ActorCritic, Part, Scores, score_trajectories
 from ragen_agents.starpo.update.passes import recompute_layers
 from ragen_agents.starpo.update.prepared import LossInput, Prepared, prepare

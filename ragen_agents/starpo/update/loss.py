@@ -1,6 +1,6 @@
 """The loss of a micro-batch: policy loss, entropy bonus, divergence and value loss, weighted."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,9 +22,6 @@ def batch_totals(config: TrainConfig, inputs: LossInput, rows: list[int]) -> Bat
         value_tokens=float(inputs.value_mask[rows].sum()),
         length=float(config.rollout.max_tokens),
     )
-
-
-Term = Literal["policy", "entropy", "divergence"]
 
 
 class LossTerms(NamedTuple):
