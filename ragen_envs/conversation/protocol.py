@@ -42,6 +42,21 @@ class EndReason(StrEnum):
         """Whether the episode was cut short by an error, which the tables count as a failure."""
         return self in (EndReason.OVERFLOW, EndReason.ERROR)
 
+    @property
+    def words(self) -> str:
+        """The reason as pages show it."""
+        return _WORDS[self]
+
+
+_WORDS: Final = {
+    EndReason.TERMINATED: "the game ended",
+    EndReason.TRUNCATED: "time limit",
+    EndReason.BUDGET: "turns or actions used up",
+    EndReason.INVALID: "invalid reply",
+    EndReason.OVERFLOW: "context full",
+    EndReason.ERROR: "error",
+}
+
 
 ConversationEnd: TypeAlias = Literal[
     EndReason.TERMINATED, EndReason.TRUNCATED, EndReason.BUDGET, EndReason.INVALID

@@ -18,6 +18,7 @@ from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.journal import SAMPLES
 from ragen_agents.starpo.run.run_directory import load_train_config
 from ragen_bench.training.run_summary import best_evaluation, short_name
+from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 
 
@@ -189,12 +190,13 @@ def _legend_name(metric: str, panel: _Panel) -> str:
         return "training"
     if group == "information":
         return rest.removeprefix("first/").replace("/", ": ").replace("_", " ").replace("@1", " at 1")
-    return rest.replace("_", " ")
+    return EndReason(rest).words if group == "end" else rest.replace("_", " ")
 
 
 def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the first and the last validation conversations, or those of training if there are none."""
     samples = read_lines(run / SAMPLES, *_SAMPLE)
+    samples = [{**sample, "end": EndReason(sample["end"]).words} for sample in samples]
     chosen = [s for s in samples if s["kind"] == "validation"] or samples
     if not chosen:
         return []

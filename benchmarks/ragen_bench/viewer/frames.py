@@ -39,7 +39,7 @@ def show_episode(episode: Episode, judged: Ledger | None) -> dict[str, Any]:
         "index": episode.instance.index,
         "name": name_in_viewer(episode),
         "success": episode.success if episode.has_success else None,
-        "end": episode.end.value,
+        "end": episode.end.words,
         "return": round(episode.episode_return, 6),
         "optimum": None if episode.optimal_success is None else round(episode.optimal_success, 6),
         "key": episode.instance.key,

@@ -9,6 +9,7 @@ from ragen_agents.run_files.records import read_lines
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.match_table import MatchRun
 from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder
+from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 
 SAMPLES: Final = "samples.jsonl"
@@ -60,7 +61,7 @@ def _sample(number: int, line: dict[str, Any]) -> Transcript:
         "kind": line["kind"],
         "success": bool(line["success"]),
         "return": round(line["return"], 6),
-        "end": line["end"],
+        "end": EndReason(line["end"]).words,
         "error": "",
         "messages": messages,
     }
@@ -85,7 +86,7 @@ def _seats(match: MatchRecord) -> Iterator[Transcript]:
             "kind": seat.agent,
             "success": seat.success,
             "return": round(seat.episode_return, 6),
-            "end": seat.end.value,
+            "end": seat.end.words,
             "error": escape_unprintable(seat.error or ""),
             "messages": list(_said(seat)),
         }

@@ -196,7 +196,7 @@ function drawHead() {
   at("heading").textContent = `Level ${episode.name}: ${outcomeOf(episode)[1]}`;
   const best = episode.optimum === null ? "not computed" : `${Math.round(1000 * episode.optimum) / 10}%`;
   const optimum = `best possible chance: ${best}`;
-  at("facts").textContent = `return ${episode.return} · end: ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
+  at("facts").textContent = `return ${episode.return} · ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
   const moves = at("episodes").contains(document.activeElement);
   for (const link of at("episodes").querySelectorAll("a")) {
     const here = link.hash === `#${episode.name}`;
