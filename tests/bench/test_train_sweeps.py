@@ -144,7 +144,7 @@ def test_the_papers_scale_has_the_papers_settings(name):
         assert update.learning_rate == pytest.approx(1e-6)
         assert update.critic_learning_rate == pytest.approx(1e-5)
         assert (config.advantage.gamma, config.advantage.lam) == (1, 1)
-        assert config.loss.entropy_coef == 0.001
+        assert config.loss.entropy_coef == sweep.train.get("loss", {}).get("entropy_coef", 0.001)
         assert (task.suite.episodes, task.suite.split) == (256, "test")
         assert task.suite.sampling.temperature == 0.5
 

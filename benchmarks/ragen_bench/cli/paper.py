@@ -105,8 +105,9 @@ def train_sweep(
         str,
         typer.Argument(
             metavar="SWEEP",
-            help="algorithm, clip-kl, diversity, echo-trap, filter, freshness, gradient, granularity, lora, "
-            "pretrained, ragen2, reasoning, regime, risk, sft, slip, thoughts, or the path of a YAML file.",
+            help="algorithm, clip-kl, diversity, echo-trap, filter, filter-turns, freshness, gradient, "
+            "granularity, lora, pretrained, ragen2, ragen2-main, ragen2-regularizers, reasoning, regime, "
+            "risk, sft, slip, thoughts, or the path of a YAML file.",
         ),
     ],
     game: Annotated[
@@ -192,9 +193,9 @@ def reproduce(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="table2 to table4, figure5 to figure11, sft, lora, risk, echo-trap, "
-            "ragen2-filters, ragen2-gradient, ragen2-information, ragen2-keep, ragen2-length, "
-            "ragen2-slip, or all.",
+            help="table2 to table4, figure5 to figure11, filter-turns, sft, lora, risk, thoughts, echo-trap, "
+            "ragen2-main, ragen2-filters, ragen2-keep, ragen2-slip, ragen2-regularizers, ragen2-length, "
+            "ragen2-information, ragen2-gradient, or all.",
         ),
     ],
     *,

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from itertools import cycle
+from itertools import cycle, islice
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -137,7 +137,7 @@ def line_styles(sweep: Sweep) -> dict[str, tuple[str, Any]]:
         families.setdefault(head, []).append(cell)
     styles_of = {}
     for place, members in enumerate(families.values()):
-        dashes = {design: iter(cycle(styles)) for design, styles in _DASHES.items()}
+        dashes = {design: islice(cycle(styles), place // 10, None) for design, styles in _DASHES.items()}
         for cell in members:
             styles_of[cell] = (f"C{place % 10}", next(dashes[sweep.cells[cell].design]))
     return styles_of

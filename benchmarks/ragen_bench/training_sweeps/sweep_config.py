@@ -11,7 +11,7 @@ from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name, Task, load_suite
 
 ScaleName = Literal["laptop", "paper"]
-Regime = Literal["one-turn"]
+Regime = Literal["one-turn", "five-turns"]
 
 _SET_ELSEWHERE: Final = {
     "game": "games of the sweep",
@@ -59,7 +59,8 @@ class ScaleSettings(_Model):
     """Iterations of the quick look."""
     regime: Regime | None = None
     """one-turn: episodes of one turn, in training and in the tests, and settings with which the starter
-    learns within minutes. None: the scale's usual settings."""
+    learns within minutes. five-turns: the paper's turns, trajectories and optimizer steps, with the small
+    models and without thoughts. None: the scale's usual settings."""
     models: dict[Name, str] = Field(default_factory=dict)
     """Initial models by game, instead of the scale's."""
     train: dict[str, Any] = Field(default_factory=dict)

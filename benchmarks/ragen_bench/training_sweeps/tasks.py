@@ -51,9 +51,23 @@ _REGIMES: Final[dict[Regime, dict[str, Any]]] = {
         "update": {"mini_batch_size": 16, "learning_rate": 1.5e-4, "critic_learning_rate": 5e-4},
         "evaluation": {"every": 0},
         "monitor": {"information_every": 0},
-    }
+    },
+    # As many trajectories and steps as the paper, with the small models and the rate of their recipes.
+    "five-turns": {
+        "rollout": {"group_size": 16, "max_tokens": 48},
+        "update": {"mini_batch_size": 32, "learning_rate": 5e-4, "critic_learning_rate": 1.7e-3},
+        "evaluation": {"episodes": 256},
+        "monitor": {"information_every": 0},
+    },
 }
-_CONVERSATIONS: Final[dict[Regime, dict[str, Any]]] = {"one-turn": {"max_turns": 1}}
+_CONVERSATIONS: Final[dict[Regime, dict[str, Any]]] = {
+    "one-turn": {"max_turns": 1},
+    "five-turns": {"think": False},
+}
+_MODELS: Final[dict[Regime, dict[str, str]]] = {
+    "one-turn": {},
+    "five-turns": {"FrozenLakeDeterministic": "small-lake", "Sokoban": "small-sokoban"},
+}
 
 
 class SweepTask(BaseModel):
@@ -228,7 +242,8 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell) -> TrainConfig:
     regime = _REGIMES[scale.regime] if scale.regime else {}
     base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset], regime, scale.train)
     derived = _derived(validate(TrainConfig, base, "config"), cell)
-    model = choice.model or scale.models.get(game)
+    models = {**(_MODELS[scale.regime] if scale.regime else {}), **scale.models}
+    model = choice.model or models.get(game)
     own = {
         "game": core_tasks()[game].env,
         "env_kwargs": conversation_settings(scale, cell),
