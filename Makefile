@@ -23,11 +23,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(QUIET) 'pip>=25.3'
 
+# Modules are compiled when they are used, which halves the time of pip.
 $(VENV)/.installed: pyproject.toml constraints/dev.txt | $(BIN)/python
-	$(BIN)/python -m pip install $(QUIET) -c constraints/dev.txt -e '.[dev]'
+	$(BIN)/python -m pip install $(QUIET) --no-compile -c constraints/dev.txt -e '.[dev]'
 	touch $(VENV)/.table $@
 
-# What a table needs, with pip's progress. Modules are compiled when they are used, which halves the time.
+# What a table needs, with pip's progress.
 $(VENV)/.table: pyproject.toml constraints/dev.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints/dev.txt -e '.[models]'
 	touch $@
