@@ -122,7 +122,7 @@ faults: install
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 docs: install
 	$(BIN)/python docs/generate.py
