@@ -280,10 +280,13 @@ def _anything_stored(sweep_run: "SweepRun", results: Path) -> bool:
 
 def _nothing_stored(sweep: str | None, results: Path) -> str:
     """Return the message for a folder without results of a sweep, or of any."""
-    which = f" of the sweep '{sweep}'" if sweep else ""
+    if sweep:
+        return (
+            f"there are no stored results of the sweep '{sweep}' in '{results}'; without --no-run it is run"
+        )
     return (
-        f"there are no stored results{which} in '{results}'; run the command in a checkout of "
-        "ragen-suite, or name the folder with --results"
+        f"there are no stored results in '{results}'; run the command in a checkout of ragen-suite, or name "
+        "the folder with --results"
     )
 
 
