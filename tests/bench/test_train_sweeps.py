@@ -168,13 +168,10 @@ def train_of(name, cell, scale="laptop"):
 
 
 def test_every_cell_of_diversity_has_as_many_trajectories():
-    for scale, trajectories, members in (
-        ("laptop", 192, {32, 16, 4, 1}),
-        ("paper", 128, {32, 16, 8, 4, 2, 1}),
-    ):
+    for scale in ("laptop", "paper"):
         tasks = plan(load_sweep("diversity"), Choice(scale=scale))
-        assert {task.train.episodes for task in tasks} == {trajectories}
-        assert {task.train.rollout.group_size for task in tasks} == members
+        assert {task.train.episodes for task in tasks} == {128}
+        assert {task.train.rollout.group_size for task in tasks} == {32, 16, 8, 4, 2, 1}
 
 
 def test_the_controlled_granularity_differs_in_nothing_but_the_actions_a_turn():
