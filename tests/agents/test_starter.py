@@ -123,7 +123,7 @@ def test_stored_results_began_with_shipped_weights():
         for file in results.glob("*.jsonl")
         for train in (json.loads(line)["task"]["train"] for line in file.open(encoding="utf-8"))
     }
-    names = {"starter-0.2", "small-sokoban"}
+    names = {"starter-0.2", "small-lake", "small-sokoban"}
     assert began == {(name, weights_digest(STARTERS[name])) for name in names}
 
 
