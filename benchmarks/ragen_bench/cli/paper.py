@@ -34,7 +34,7 @@ class SweepOptions:
     ] = None
     scale: Annotated[
         str,
-        typer.Option(help="laptop: the starter model of version 0.2; paper: Qwen2.5-0.5B-Instruct in vLLM."),
+        typer.Option(help="laptop: small models on CPUs; paper: Qwen2.5-0.5B-Instruct in vLLM."),
     ] = "laptop"
     quick: Annotated[bool, typer.Option("--quick", help="A smoke test: few iterations and one seed.")] = False
     model: Annotated[
