@@ -45,6 +45,7 @@ def test_the_page_shows_curves_warnings_and_conversations(run, capsys):
     assert "iteration 4: entropy &lt;fell&gt;" in page
     assert "After iteration 0" in page
     assert "After iteration 5" in page
+    assert "turns or actions used up" in page  # "budget" in the records
 
 
 def test_quantities_have_axes_of_their_own_with_units(run):

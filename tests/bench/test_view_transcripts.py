@@ -6,6 +6,8 @@ import re
 import pytest
 from ragen_bench.__main__ import main
 
+from ragen_envs.conversation import EndReason
+
 
 def data_of(folder):
     text = (folder / "index.html").read_text(encoding="utf-8")
@@ -55,6 +57,8 @@ def test_every_seat_of_a_match_is_a_conversation(match, match_pages):
     assert len(found) == sum(len(record["seats"]) for record in records)
     said = sorted(m["content"] for each in found for m in each["messages"] if m["role"] == "assistant")
     assert said == sorted(t["reply"] for r in records for s in r["seats"] for t in s["turns"])
+    ends = {EndReason(seat["end"]).words for record in records for seat in record["seats"]}
+    assert {each["end"] for each in found} == ends
 
 
 SEATED = """
