@@ -12,8 +12,10 @@ STARTERS: Final = MappingProxyType(
     {
         "starter": STARTER,
         "starter-0.2": STARTER_0_2,
+        "small-ice": STARTER.with_name("small-ice"),
         "small-lake": STARTER.with_name("small-lake"),
         "small-sokoban": STARTER.with_name("small-sokoban"),
+        "small-thoughts": STARTER.with_name("small-thoughts"),
     }
 )
-"""Folders of the shipped models by name; the small ones play one game, in five turns without thoughts."""
+"""Folders of the shipped models by name; the small ones play one game each, in five turns."""

@@ -105,7 +105,7 @@ def train_sweep(
         str,
         typer.Argument(
             metavar="SWEEP",
-            help="algorithm, clip-kl, diversity, echo-trap, filter, filter-turns, freshness, gradient, "
+            help="algorithm, clip-kl, diversity, echo-trap, filter, freshness, gradient, "
             "granularity, lora, pretrained, ragen2, ragen2-main, ragen2-regularizers, reasoning, regime, "
             "risk, sft, slip, thoughts, or the path of a YAML file.",
         ),
@@ -193,7 +193,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="table2 to table4, figure5 to figure11, filter-turns, sft, lora, risk, thoughts, echo-trap, "
+            help="table2 to table4, figure5 to figure11, filter-lake, sft, lora, risk, thoughts, echo-trap, "
             "ragen2-main, ragen2-filters, ragen2-keep, ragen2-slip, ragen2-regularizers, ragen2-length, "
             "ragen2-information, ragen2-gradient, or all.",
         ),

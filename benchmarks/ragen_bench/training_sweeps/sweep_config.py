@@ -65,6 +65,8 @@ class ScaleSettings(_Model):
     """Initial models by game, instead of the scale's."""
     train: dict[str, Any] = Field(default_factory=dict)
     """Fields of the training config, which those of the sweep and the cells override."""
+    supervised: dict[str, Any] = Field(default_factory=dict)
+    """Fields of supervised runs, which those of the cells override."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     """Conversation settings, which those of the cells override."""
     games: list[Name] | None = None

@@ -66,7 +66,12 @@ _CONVERSATIONS: Final[dict[Regime, dict[str, Any]]] = {
 }
 _MODELS: Final[dict[Regime, dict[str, str]]] = {
     "one-turn": {},
-    "five-turns": {"FrozenLakeDeterministic": "small-lake", "Sokoban": "small-sokoban"},
+    "five-turns": {
+        "Bandit": "starter",
+        "FrozenLake": "small-ice",
+        "FrozenLakeDeterministic": "small-lake",
+        "Sokoban": "small-sokoban",
+    },
 }
 
 
@@ -207,7 +212,7 @@ def _first_task(sweep: Sweep, choice: Choice, game: str, name: str) -> SweepTask
         if cell.supervised is not None:
             given = {
                 "game": train.game, "model": train.model, "seed": train.seed,
-                "env_kwargs": train.env_kwargs, **cell.supervised,
+                "env_kwargs": train.env_kwargs, **sweep.scales[choice.scale].supervised, **cell.supervised,
             }  # fmt: skip
             supervised = validate(SftConfig, given, "supervised")
     except RagenError as error:
