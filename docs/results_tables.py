@@ -20,13 +20,11 @@ def decided_table(reports: Iterable[Report]) -> str:
 
 
 def tables(report: Report, picture: str) -> str:
-    """Return the paper's table beside ours, the drawing of a stored result, and its second table."""
+    """Return the paper's table beside ours and the drawing of a stored result."""
     parts = [f"![{report.exhibit.title}]({picture})"]
     if report.matrix is not None:
         table = markdown(report.matrix[1]).strip().replace(", %", "")
         parts.insert(0, _short_head(re.sub(r"(\w+) → \1\b", r"\1", table)))
-    if report.second_table is not None:
-        parts += [f"{report.second_table[0]}:", _short_head(markdown(report.second_table[1]).strip())]
     return "\n\n".join(parts) + "\n"
 
 

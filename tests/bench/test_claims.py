@@ -140,9 +140,16 @@ def test_a_collapse_is_a_gain_on_validation_and_a_fall_to_half_of_the_best_for_g
 
 
 def test_a_gain_is_more_than_the_chance_of_few_levels():
-    """64 levels: two standard errors of a difference are 17.7 points."""
-    runs = [with_curves(**{"validation/success": [0.2, 0.3, end]}) for end in (0.37, 0.38)]
-    assert [gained(run) for run in runs] == [False, True]
+    """64 levels: two standard errors of a difference are 17.7 points; 256: 8.8, so that ten decide."""
+
+    def gains(end, levels):
+        run = with_curves(**{"validation/success": [0.2, 0.25, end]})
+        evaluation = run.task.train.evaluation.model_copy(update={"episodes": levels})
+        train = run.task.train.model_copy(update={"evaluation": evaluation})
+        return gained(run.model_copy(update={"task": run.task.model_copy(update={"train": train})}))
+
+    assert [gains(end, 64) for end in (0.37, 0.38)] == [False, True]
+    assert [gains(end, 256) for end in (0.29, 0.31)] == [False, True]
 
 
 @pytest.mark.parametrize(

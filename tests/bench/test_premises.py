@@ -31,13 +31,14 @@ def refused(verdict):
 
 FRESH = "Fresh rollouts beat Online-10 on Sokoban, at equal updates"
 RATES = {"1": 0.7, "10": 0.4}
+SLIP = "RAGEN-2: top-p of 0.9 ends better than no filter where the ice never slips"
 
 
 def test_where_all_premises_hold_a_verdict_is_given():
     _, results = results_of("figure10", RATES)
     verdict = verdict_on("figure10", FRESH, results)
     assert (verdict.verdict, verdict.premise) == ("supported", "")
-    assert verdict.claim.startswith(f"{FRESH}, in episodes of one turn")
+    assert verdict.claim.startswith(f"{FRESH}, from a model trained on demonstrations")
     assert verdict.gain == verdict.ours  # both began as the same model
 
 
@@ -47,11 +48,11 @@ def test_where_all_premises_hold_a_verdict_is_given():
      ("divergence", "no KL penalty")],
 )  # fmt: skip
 def test_a_part_of_the_papers_setting_is_there_or_named(part, text):
-    _, results = results_of("figure10", RATES)
-    assert text in refused(verdict_on("figure10", FRESH, results, needs=[part], differs={}))
-    named = verdict_on("figure10", FRESH, results, needs=[part], differs={part: "without it"})
+    _, results = results_of("ragen2-slip", {"top-p-0": 0.7, "none-0": 0.4})
+    assert text in refused(verdict_on("ragen2-slip", SLIP, results, needs=[part], differs={}))
+    named = verdict_on("ragen2-slip", SLIP, results, needs=[part], differs={part: "without it"})
     assert named.verdict == "supported"
-    assert named.claim == f"{FRESH}, without it"
+    assert named.claim == f"{SLIP}, without it"
 
 
 @pytest.mark.parametrize(("part", "text"), [("critic", "no critic"), ("filter", "no filter")])

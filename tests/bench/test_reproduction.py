@@ -63,7 +63,7 @@ def test_tables_show_exact_controls_where_they_are_known():
 
 
 def test_cells_of_a_family_share_a_colour_and_no_two_lines_look_alike():
-    drawn = {what.sweep for what in map(load_reproduction, bundled_reproductions()) if not what.phase}
+    drawn = {what.sweep for what in map(load_reproduction, bundled_reproductions())}
     for sweep in map(load_sweep, drawn):
         styles = line_styles(sweep)
         assert len({(colour, str(dash)) for colour, dash in styles.values()}) == len(sweep.cells)
@@ -91,7 +91,7 @@ def kept(tmp_path):
 
 
 def test_reports_of_kept_results_have_the_runs_that_another_sweep_made(tmp_path):
-    for name, cells, seeds in (("clip-kl", {"one-step"}, 6), ("algorithm", {"starpo-ppo"}, 8)):
+    for name, cells, seeds in (("clip-kl", {"one-step"}, 6), ("ragen2-main", {"ppo"}, 8)):
         tasks = plan(load_sweep(name), Choice(seeds=seeds, games=("Sokoban",)))
         results = [make_result(task) for task in tasks if task.cell in cells]
         add_to_archive(archive_path(tmp_path, name, "laptop"), results)
@@ -177,7 +177,7 @@ def benched(tmp_path_factory):
     code = "async def agent(request):\n    return '<answer>Right</answer>'\n"
     (folder / "right_for_tables.py").write_text(code)
     games = [f"--game={game}" for game in ("Sokoban", "FrozenLake")]
-    games.append("--setting=max_turns=1")
+    games += ["--setting=think=true", "--max-reply-tokens=160"]
     arguments = ["bench", "--agent", "right_for_tables:agent", "--agent", "random", *games]
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
@@ -198,12 +198,12 @@ def test_a_benchmarked_agent_joins_the_table(kept, benched, capsys):
             assert joined[row["game"]]["score"] is not None
 
 
-def test_an_agent_that_had_more_turns_than_the_cells_is_refused(kept, benched, tmp_path, capsys):
+def test_an_agent_that_had_other_settings_than_the_cells_is_refused(kept, benched, tmp_path, capsys):
     run = tmp_path / "run"
     arguments = ["bench", "--agent", "right_for_tables:agent", "--game", "Sokoban"]
     assert main([*arguments, "--out", str(run)]) == 0
     assert reproduce(kept, "--beside", str(run)) == 2
-    assert "Sokoban with {'max_turns': 1}" in capsys.readouterr().err
+    assert "Sokoban with {'think': True}" in capsys.readouterr().err
 
 
 def test_what_is_kept_stays_what_can_be_made_of_it_again(kept, benched, capsys):
@@ -218,7 +218,7 @@ def test_what_is_kept_stays_what_can_be_made_of_it_again(kept, benched, capsys):
 
 def test_agents_that_were_sampled_otherwise_are_named(kept, benched, tmp_path, capsys):
     arguments = ["bench", "--agent", "starter", "--game", "FrozenLake", "--temperature", "0",
-                 "--setting", "max_turns=1"]  # fmt: skip
+                 "--setting", "think=true"]  # fmt: skip
     assert main([*arguments, "--max-reply-tokens", "100", "--out", str(tmp_path / "cold")]) == 0
     beside = ["--beside", str(benched), "--beside", str(tmp_path / "cold"), "--format", "json"]
     capsys.readouterr()
@@ -226,7 +226,7 @@ def test_agents_that_were_sampled_otherwise_are_named(kept, benched, tmp_path, c
     notes = json.loads(capsys.readouterr().out)["notes"]
     told = (
         "starter (as think) was sampled at temperature 0 with at most 100 tokens a reply, "
-        "the cells at 0.5 with 200"
+        "the cells at 0.5 with 160"
     )
     assert [note for note in notes if "sampled" in note] == [told]
 
@@ -254,33 +254,6 @@ def test_how_a_metric_went_stands_beside_the_papers(tmp_path, capsys):
     stages = json.loads(capsys.readouterr().out)["stages"]
     first = next(s for s in stages if (s["trained_on"], s["place"]) == ("Bandit", "half way"))
     assert (first["row"], first["mean"], first["paper"]) == ("think", 30.0, 25.6)
-
-
-def test_a_table_and_a_drawing_say_where_training_collapses(tmp_path, capsys):
-    steps = {"optimizer_steps": [3.0] * 20}
-    stays, falls = {"success": [0.5] * 20, **steps}, {"success": [0.5] * 10 + [0.1] * 10, **steps}
-    always = dict.fromkeys(load_sweep("echo-trap").cells, 1.0)
-    what, steady = results_of("echo-trap", {**always, "starpo-s-rate4-few-steps": 0.0}, 2, curves=stays)
-    _, fallen = results_of("echo-trap", {"starpo-rate4-few-steps": 0.0}, 2, curves=falls)
-    chosen = [
-        two if (one.task.cell, one.task.seed) == ("starpo-rate4-few-steps", 1) else one
-        for one, two in zip(steady, fallen, strict=True)
-        if one.task.cell.endswith("few-steps") or one.task.seed is None
-    ]
-    add_to_archive(archive_path(tmp_path, what.sweep, "laptop"), chosen)
-    arguments = ["echo-trap", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
-    assert main(["reproduce", *arguments, "--no-run", "--format", "markdown"]) == 0
-    shown = capsys.readouterr().out
-    assert "| method | optimizer steps | rate 3.75e-05 | rate 0.00015 | rate 0.0006 |" in shown
-    assert "| StarPO | 3 | 100.0, 0 of 2 | 100.0, 0 of 2 | 50.0, 1 of 2 |" in shown
-    assert "| StarPO-S | 3 | 100.0, 0 of 2 | 100.0, 0 of 2 | 0.0, 0 of 2 |" in shown
-    drawing = (tmp_path / "laptop/echo-trap.svg").read_text()
-    assert "Sokoban, StarPO-S" in drawing
-    assert "1 of 2 fell" in drawing
-    assert main(["reproduce", *arguments, "--no-run", "--format", "json"]) == 0
-    points = json.loads(capsys.readouterr().out)["phase"]
-    assert sum(point["fallen"] for point in points) == 1
-    assert len(points) == 6
 
 
 def test_files_made_again_are_the_same(kept, capsys):
@@ -424,7 +397,7 @@ def test_runs_of_another_sweep_are_named_and_not_taken_for_its_own(tmp_path, cap
     what, results = results_of("figure7", {})
     own, others = [], []
     for result in results:
-        if result.task.cell == "grpo-all" and result.task.seed is not None:
+        if result.task.cell == "all" and result.task.seed is not None:
             twin = result.task.model_copy(update={"sweep": "algorithm", "cell": "twin"})
             others.append(result.model_copy(update={"task": twin}))
         else:
@@ -436,7 +409,7 @@ def test_runs_of_another_sweep_are_named_and_not_taken_for_its_own(tmp_path, cap
     assert main(["reproduce", "figure7", "--results", str(folder), "--out", out, "--no-run"]) == 0
     assert (folder / "laptop/filter.jsonl").read_bytes() == before
     text = (folder / "laptop/figure7.md").read_text()
-    assert "grpo-all: the same runs as twin of the sweep algorithm" in text
-    saving = next(line for line in text.splitlines() if "group-relative: keeping 25% saves" in line.lower())
+    assert "all: the same runs as twin of the sweep algorithm" in text
+    saving = next(line for line in text.splitlines() if "keeping 25% saves" in line.lower())
     assert "timed in other commands" in saving
     assert "undecided" in saving

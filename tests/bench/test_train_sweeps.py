@@ -398,7 +398,8 @@ def test_imitation_plays_the_conversations_of_the_training_it_is_compared_with()
     imitated = [task for task in plan(load_sweep("sft"), Choice(seeds=1)) if task.supervised]
     assert [task.game for task in imitated] == ["Sokoban", "FrozenLake"]
     for task in imitated:
-        assert task.supervised.env_kwargs == task.train.env_kwargs == {"max_turns": 1}
+        assert task.supervised.env_kwargs == task.train.env_kwargs == {"think": False}
+        assert task.supervised.lora_rank == 0
 
 
 def test_what_another_sweep_has_done_is_not_done_again():
@@ -410,7 +411,7 @@ def test_what_another_sweep_has_done_is_not_done_again():
     found = borrowed(done, tasks)
     cells = {(r.result.task.cell, r.result.task.seed) for r in found.values()}
     expected = {(cell, seed) for cell in ("grpo-all", "all") for seed in range(6)}
-    assert cells == {("grpo-all", None), *expected}
+    assert cells == {("all", None), *expected}
     assert all(path == result.task.path for path, (result, _) in found.items())
     assert {source.sweep for _, source in found.values()} == {"algorithm"}
     assert not any("seconds/total" in result.curves for result, _ in found.values())

@@ -105,7 +105,7 @@ def train_sweep(
         str,
         typer.Argument(
             metavar="SWEEP",
-            help="algorithm, clip-kl, diversity, echo-trap, filter, freshness, gradient, "
+            help="algorithm, clip-kl, diversity, filter, freshness, gradient, "
             "granularity, lora, pretrained, ragen2, ragen2-main, ragen2-regularizers, reasoning, regime, "
             "risk, sft, slip, thoughts, or the path of a YAML file.",
         ),
@@ -193,7 +193,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="table2 to table4, figure5 to figure11, filter-lake, sft, lora, risk, thoughts, echo-trap, "
+            help="table2 to table4, figure5 to figure11, filter-lake, sft, lora, risk, thoughts, "
             "ragen2-main, ragen2-filters, ragen2-keep, ragen2-slip, ragen2-regularizers, ragen2-length, "
             "ragen2-information, ragen2-gradient, or all.",
         ),
@@ -295,11 +295,9 @@ def _print(report: "Report", style: Format, wide: bool) -> None:
         print(report.markdown())
         return
     claims = report.claims_data
-    second = {"stages": report.stages_data, "phase": report.phase_data}
-    facts = {
-        "claims": plain_rows(claims),
-        **{name: plain_rows(data) for name, data in second.items() if data is not None},
-    }
+    facts = {"claims": plain_rows(claims)}
+    if report.stages_data is not None:
+        facts["stages"] = plain_rows(report.stages_data)
     title = report.exhibit.title
     if style is not Format.TABLE:
         print_table(report.data, report.table, style, title, report.notes(), facts, wide)
@@ -309,6 +307,4 @@ def _print(report: "Report", style: Format, wide: bool) -> None:
         print_table(report.data, matrix[1], style, f"{title}: {matrix[0]}", wide=wide)
     if report.verdicts:
         print_table(claims, report.claims, style, "Claims", wide=wide)
-    if report.second_table is not None:
-        print_table(report.data, report.second_table[1], style, report.second_table[0], wide=wide)
     print_table(report.data, report.table, style, title, report.notes(), wide=wide)

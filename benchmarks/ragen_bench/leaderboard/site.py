@@ -197,7 +197,6 @@ class Pages:
             matrix=report.matrix,
             claims=report.claims,
             table=report.table,
-            second_table=report.second_table,
             cells=report.cells,
             caption="" if drawing is None else report.caption,
         )

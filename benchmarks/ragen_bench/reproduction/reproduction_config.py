@@ -161,14 +161,6 @@ class Published(_Model):
     """Steps and success in percent."""
 
 
-class Phase(_Model):
-    """A second table and the drawing: where training collapses, by learning rate and optimizer steps."""
-
-    title: str
-    methods: dict[str, str]
-    """Preset of the cells of each method, by label."""
-
-
 Claim = Annotated[SuccessClaim | ScalarClaim | ShareClaim, Field(discriminator="kind")]
 
 
@@ -195,8 +187,6 @@ class Reproduction(_Model):
     """Whether curves are drawn by passes over the rollouts, for cells that differ in those."""
     stages: Stages | None = None
     """A table of how a metric went, beside the paper's."""
-    phase: Phase | None = None
-    """A table of where training collapses, drawn instead of the curves."""
     claims: list[Claim] = Field(default_factory=list)
 
     def load_sweep(self) -> Sweep:

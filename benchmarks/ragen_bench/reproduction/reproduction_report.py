@@ -16,11 +16,8 @@ from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, claims_data, judge
 from ragen_bench.reproduction.figures import (
     draw_curves,
-    draw_phase,
     has_paper_row,
     panels_of,
-    phase_grid,
-    tabulate_phase,
 )
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
@@ -57,7 +54,6 @@ def render_page(
     matrix: tuple[str, Grid] | None,
     claims: Grid,
     table: Grid,
-    second_table: tuple[str, Grid] | None,
     drawing: tuple[str, str] | None,
     cells: Grid,
     episodes: list[tuple[str, list[Episode]]],
@@ -69,7 +65,7 @@ def render_page(
         source = "data:image/svg+xml;base64," + base64.b64encode(drawing[0].encode()).decode()
     return environment.get_template("reproduction.html.j2").render(
         title=title, scale=scale, notes=notes, matrix=matrix, claims=claims, table=table,
-        second_table=second_table, drawing=source, caption=drawing[1] if drawing else "",
+        drawing=source, caption=drawing[1] if drawing else "",
         cells=cells, episodes=episodes,
     )  # fmt: skip
 
@@ -116,7 +112,6 @@ class Report:
         self._runs = Runs(run.sweep, self._results)
         self.data: pd.DataFrame = tabulate(exhibit.columns, exhibit.paper, self._runs, beside)
         self.stages_data: pd.DataFrame | None = tabulate_stages(exhibit, self._runs)
-        self.phase_data: pd.DataFrame | None = tabulate_phase(exhibit, self._runs)
         self.verdicts: list[Verdict] = judge(exhibit, self._runs)
         cost = Cost(run.sweep, run.choice.scale, states)
         self.claims_data: pd.DataFrame = claims_data(exhibit, self.verdicts, states, cost)
@@ -150,24 +145,13 @@ class Report:
         return None if grid is None else ("The paper's numbers, and ours", grid)
 
     @property
-    def second_table(self) -> tuple[str, Grid] | None:
-        """The map of falls in training, with a title; None where there is none."""
-        if self.exhibit.phase is None or self.phase_data is None:
-            return None
-        return self.exhibit.phase.title, phase_grid(self.phase_data)
-
-    @property
     def drawing(self) -> str | None:
-        """The map of collapses, or the curves of training, as SVG; None if nothing was trained."""
-        if self.exhibit.phase is not None:
-            return None if self.phase_data is None else draw_phase(self.phase_data)
+        """The curves of training as SVG; None if nothing was trained."""
         return draw_curves(self.exhibit, self._runs)
 
     @property
     def caption(self) -> str:
         """Caption of the drawing."""
-        if self.exhibit.phase is not None:
-            return "Success after training, and runs whose success in training fell below half of its best."
         lines = "; ".join(", ".join(cells) for cells in panels_of(self.exhibit, self._runs))
         first = "First row: the paper's points, read off by eye. " if has_paper_row(self.exhibit) else ""
         return (
@@ -239,9 +223,6 @@ class Report:
             if each is not None:
                 parts += [f"{each[0]}:\n", markdown(each[1])]
         parts += ["Numbers:\n", markdown(self.table)]
-        if self.second_table is not None:
-            title, grid = self.second_table
-            parts += [f"{title}:\n", markdown(grid)]
         parts.append("".join(f"{note[0].upper()}{note[1:]}.\n" for note in self.notes()))
         return "\n".join(part for part in parts if part)
 
@@ -281,7 +262,7 @@ class Report:
         """Return the page; with its episodes it is too large to be kept with results."""
         return render_page(
             self.exhibit.title, self._run.choice.name, self.notes(), self.matrix, self.claims, self.table,
-            self.second_table, None if drawing is None else (drawing, self.caption), self.cells,
+            None if drawing is None else (drawing, self.caption), self.cells,
             sample_episodes(self._run.root, self._states, self.exhibit.columns),
         )  # fmt: skip
 
