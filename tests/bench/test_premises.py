@@ -113,6 +113,18 @@ def test_what_happens_in_training_was_validated_and_something_was_gained():
         assert text in refused(verdict_on("figure5", claim, results, needs=[]))
 
 
+@pytest.mark.parametrize(("share", "decided"), [(DOWN, True), (UP, False)])
+def test_a_collapse_that_did_not_come_had_the_papers_time_to_come(share, decided):
+    """The runs have 60 iterations, the paper's 200."""
+    _, results = results_of("figure5", {}, games=PAPERS, curves=share)
+    claim = "StarPO with a critic improves, then collapses on Bandit"
+    verdict = verdict_on("figure5", claim, results, needs=[], changed=0)
+    if decided:
+        assert verdict.verdict == "supported"
+    else:
+        assert refused(verdict) == "starpo-ppo did not collapse in 60 iterations, but the paper has 200"
+
+
 def test_a_gap_that_was_there_before_training_is_no_effect_of_it():
     _, results = results_of("table4", {"think": 0.8, "no-think": 0.5})
 

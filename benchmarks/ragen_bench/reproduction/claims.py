@@ -214,14 +214,14 @@ def _failed_premises(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     """Return the premises of a claim that do not hold in its runs, in words.
 
     They are "" where all hold, and where a cell was not run. The premises: the setting has the structure that
-    the claim is about, or the claim names the difference; what happens in training was validated; the measure
-    is not at its cap; on each test some cell solves more than random play, and above the baseline there is
+    the claim is about, or the claim names the difference; what happens in training was validated; a collapse
+    that did not come had the paper's iterations to come; the measure is not at its cap; on each test some cell solves more than random play, and above the baseline there is
     room for half of the paper's effect; the baseline did what the claim supposes; and a difference of success
     is there in the gains over the initial models too.
     """
     if not all(runs.of(game, cell) for game, cell in exhibit.cells_of(claim)):
         return ""
-    checks = (_structure, _validated, _cap, _room, _baseline, _gain)
+    checks = (_structure, _validated, _length, _cap, _room, _baseline, _gain)
     failed = [text for check in checks if (text := check(exhibit, claim, runs))]
     return "; ".join(dict.fromkeys(failed))
 
@@ -272,6 +272,18 @@ def _validated(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     if isinstance(claim, ShareClaim) and not any(map(gained, runs.of(claim.train, claim.cell))):
         return f"no run of {claim.cell} gained on validation"
     return ""
+
+
+def _length(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
+    """Check that a collapse that did not come had as many iterations to come as in the paper."""
+    if not isinstance(claim, ShareClaim) or claim.event != "collapse" or claim.less or claim.origin == "own":
+        return ""
+    results = [result for result in runs.of(claim.train, claim.cell) if gained(result)]
+    collapsed = sum(collapsed_at(result) is not None for result in results)
+    paper, ours = runs.sweep.scales["paper"].iterations, max((r.task.iterations for r in results), default=0)
+    if 2 * collapsed > len(results) or ours >= paper:
+        return ""
+    return f"{claim.cell} did not collapse in {ours} iterations, but the paper has {paper}"
 
 
 def _cap(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
