@@ -205,7 +205,10 @@ def _difference(row: dict[Any, Any]) -> str:
 
 
 def claims_grid(data: pd.DataFrame) -> Grid:
-    """Return the claims, their verdicts, and what would decide the open ones, for people."""
+    """Return the claims, their verdicts, and what would decide the open ones, for people.
+
+    Gains and core hours are left out where they say nothing that the other columns do not.
+    """
     rows = [
         [
             row["claim"],
@@ -222,7 +225,10 @@ def claims_grid(data: pd.DataFrame) -> Grid:
     reason = "what does not hold, or would decide it"
     header = ["claim", "verdict", "paper", "ours", "in the gain", "p Holm", reason, "core hours"]
     hideable = ("core hours", "in the gain", "p Holm", reason)
-    return Grid(header, rows, 2, hideable, wrapped=("claim", reason))
+    grid = Grid(header, rows, 2, hideable, wrapped=("claim", reason))
+    if data["gain"].isin(["", *data["ours"]]).all():
+        grid = grid.without("in the gain")
+    return grid.without("core hours") if data["core_hours"].isna().all() else grid
 
 
 def matrix_grid(exhibit: Reproduction, data: pd.DataFrame, runs: Runs) -> Grid | None:
