@@ -123,6 +123,7 @@ def test_stored_results_began_with_shipped_weights():
         for file in results.glob("*.jsonl")
         for train in (json.loads(line)["task"]["train"] for line in file.open(encoding="utf-8"))
     }
+    assert began
     assert began <= {(name, weights_digest(folder)) for name, folder in STARTERS.items()}
 
 
@@ -187,7 +188,7 @@ def test_shipped_models_meet_their_bars(model, game, least, most):
     specs = [EpisodeSpec(game, f"ragen/{game}Text-v0", i, env_kwargs=settings) for i in range(40)]
     episodes = play_batch(specs, policy, 0)
     valid = [not turn.defects for episode in episodes for turn in episode.turns]
-    assert np.mean(valid) >= (0.95 if model == "starter" else 0.8)
+    assert np.mean(valid) >= {"starter": 0.95, "small-thoughts": 0.75}.get(model, 0.85)
     assert least <= np.mean([episode.success for episode in episodes]) <= most
 
 

@@ -86,6 +86,18 @@ def test_the_baseline_has_learned():
     assert "so it is not shown to learn" in refused(verdict_on("figure10", FRESH, results))
 
 
+def test_a_baseline_that_is_not_above_random_play_has_not_learned():
+    _, results = results_of("figure10", {"1": 0.3, "10": 0.6})  # the initial model has 20%
+
+    def lucky(result):
+        tests = {t: outcome(np.random.default_rng(1), 0.4) for t in result.task.suite.tasks}
+        return result.model_copy(update={"outcomes": {**result.outcomes, "random": tests}})
+
+    results = [lucky(r) if r.task.seed is None else r for r in results]
+    verdict = verdict_on("figure10", FRESH, results)
+    assert "where random play has 4" in refused(verdict)
+
+
 @pytest.mark.parametrize(
     ("curves", "text"),
     [({"success": [0.5] * 20 + [0.0] * 20}, "all was not validated"),
@@ -122,7 +134,7 @@ def test_a_collapse_that_did_not_come_had_the_papers_time_to_come(share, decided
     if decided:
         assert verdict.verdict == "supported"
     else:
-        assert refused(verdict) == "starpo-ppo did not collapse in 60 iterations, but the paper has 200"
+        assert refused(verdict) == "starpo-ppo collapsed in 0 of 6 runs, but in 60 iterations, not 200"
 
 
 def test_a_gap_that_was_there_before_training_is_no_effect_of_it():

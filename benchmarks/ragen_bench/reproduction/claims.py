@@ -215,9 +215,10 @@ def _failed_premises(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
 
     They are "" where all hold, and where a cell was not run. The premises: the setting has the structure that
     the claim is about, or the claim names the difference; what happens in training was validated; a collapse
-    that did not come had the paper's iterations to come; the measure is not at its cap; on each test some cell solves more than random play, and above the baseline there is
-    room for half of the paper's effect; the baseline did what the claim supposes; and a difference of success
-    is there in the gains over the initial models too.
+    that did not come had the paper's iterations to come; the measure is not at its cap; on each test some
+    cell solves more than random play, and above the baseline there is room for half of the paper's effect;
+    the baseline did what the claim supposes; and a difference of success is there in the gains over the
+    initial models too.
     """
     if not all(runs.of(game, cell) for game, cell in exhibit.cells_of(claim)):
         return ""
@@ -235,6 +236,7 @@ _MISSING: Final[Mapping[Structure, tuple[Callable[[SweepTask], bool], str]]] = {
     "turns": (_has_turns, "episodes have fewer than the paper's five turns"),
     "critic": (lambda task: task.train.has_critic, "a cell has no critic"),
     "divergence": (lambda task: task.train.loss.kl != "none", "the baseline has no KL penalty"),
+    "thoughts": (lambda task: task.train.env_kwargs.get("think", True), "the runs have no thoughts"),
     "filter": (lambda task: task.train.filter.kind != "none", "a cell has no filter"),
     "pretrained": (
         lambda task: task.train.model.startswith(("hf:", "smollm2")),
@@ -280,10 +282,13 @@ def _length(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
         return ""
     results = [result for result in runs.of(claim.train, claim.cell) if gained(result)]
     collapsed = sum(collapsed_at(result) is not None for result in results)
-    paper, ours = runs.sweep.scales["paper"].iterations, max((r.task.iterations for r in results), default=0)
-    if 2 * collapsed > len(results) or ours >= paper:
+    paper = exhibit.load_sweep().scales["paper"].iterations
+    ours = max((result.task.iterations for result in results), default=0)
+    if not results or 2 * collapsed > len(results) or ours >= paper:
         return ""
-    return f"{claim.cell} did not collapse in {ours} iterations, but the paper has {paper}"
+    return (
+        f"{claim.cell} collapsed in {collapsed} of {len(results)} runs, but in {ours} iterations, not {paper}"
+    )
 
 
 def _cap(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
@@ -350,11 +355,13 @@ def _learns(runs: Runs, game: str, cell: str) -> str:
     if sample is None or initial is None:
         return f"on {game} the initial model was not tested"
     gain = mixed_effects_difference(sample - initial, np.zeros((2, sample.shape[1]))).interval
-    if gain.low > 0:
+    chance = runs.chance(column, cell)
+    if gain.low > 0 and not sample.mean() <= chance:  # nan if not known
         return ""
     return (
         f"{cell} ends {100 * gain.estimate:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}] points from "
-        f"the initial model on {game}, so it is not shown to learn"
+        f"the initial model on {game}, at {percent(float(sample.mean()))}% where random play has "
+        f"{percent(chance)}%, so it is not shown to learn"
     )
 
 

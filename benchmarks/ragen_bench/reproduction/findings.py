@@ -223,7 +223,12 @@ def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:
 
 
 def printed_gap(exhibit: Reproduction, claim: SuccessClaim) -> float | None:
-    """Return the paper's difference in points, mean over columns, or None where it prints none."""
+    """Return the paper's difference in points, mean over columns, or None where it prints none.
+
+    Own questions have none: the paper's was found under other premises.
+    """
+    if claim.origin == "own":
+        return None
     more, less = (exhibit.paper.get(cell) for cell in (claim.more, claim.less))
     if more is None or less is None:
         return None

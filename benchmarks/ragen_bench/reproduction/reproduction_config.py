@@ -47,7 +47,7 @@ Event = Literal[
     "gradient-spike", "information-first", "valid-template",
 ]  # fmt: skip
 """Something that happens in a run; see `ragen_bench.reproduction.run_measures`."""
-Structure = Literal["turns", "critic", "divergence", "filter", "pretrained"]
+Structure = Literal["turns", "thoughts", "critic", "divergence", "filter", "pretrained"]
 """A part of the paper's setting; see `ragen_bench.reproduction.claims`."""
 Origin = Literal["RAGEN", "RAGEN-2", "own"]
 """Source of a claim; "own" is a question or a control of this project, which the papers do not have."""

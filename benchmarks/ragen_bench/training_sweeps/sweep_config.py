@@ -59,8 +59,9 @@ class ScaleSettings(_Model):
     """Iterations of the quick look."""
     regime: Regime | None = None
     """one-turn: episodes of one turn, in training and in the tests, and settings with which the starter
-    learns within minutes. five-turns: the paper's turns, trajectories and optimizer steps, with the small
-    models and without thoughts. None: the scale's usual settings."""
+    learns within minutes. five-turns: the paper's turns (on the bandits one), trajectories and optimizer
+    steps, with small models and, unless settings say otherwise, without thoughts. None: the scale's usual
+    settings."""
     models: dict[Name, str] = Field(default_factory=dict)
     """Initial models by game, instead of the scale's."""
     train: dict[str, Any] = Field(default_factory=dict)
