@@ -73,7 +73,7 @@ def test_cells_of_a_family_share_a_colour_and_no_two_lines_look_alike():
 
 def test_a_drawing_shows_short_curves_and_what_random_play_reaches():
     def drawn(length):
-        what, results = results_of("figure7", {}, seeds=2, curves={"success": [0.3] * length})
+        what, results = results_of("figure7", {}, seeds=2, curves={"validation/success": [0.3] * length})
         return draw_curves(what, Runs(sweep_of(what), results))
 
     short, long = drawn(3), drawn(30)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ragen_bench.console.drawings import STYLE, svg_of
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction
-from ragen_bench.reproduction.run_measures import WINDOW, curve, fell_at, smoothed
+from ragen_bench.reproduction.run_measures import VALIDATION, WINDOW, curve, fell_at, smoothed
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.training_sweeps.results import TaskResult
 from ragen_bench.training_sweeps.sweep_config import Sweep
@@ -20,6 +20,7 @@ from ragen_bench.training_sweeps.tasks import INITIAL, controls_cell
 
 _LABELS: Final = {
     "success": "success in training",
+    VALIDATION: "success on validation levels",
     "reward_std": "in-group deviation of the return",
     "entropy": "entropy, nats a token",
     "grad_norm": "gradient norm",
@@ -62,8 +63,8 @@ def draw_curves(exhibit: Reproduction, runs: Runs) -> str | None:
     Below, lines are means over seeds of curves averaged over five iterations, bands reach from the lowest to
     the highest seed, a cross marks the iteration at which success in training had fallen. Cells of one family
     have one colour; dashes mark controlled ones. Thin lines beside success are random play, the model before
-    training and the optimum on the test levels, where all cells play under the same settings. Tests sample at
-    a lower temperature than training, so a model begins below its line.
+    training and the optimum on the test levels, where all cells play under the same settings. Tests and
+    validation sample at a lower temperature than training, where a model begins below its line.
     """
     of_paper = {curve.game for curve in exhibit.published} | {
         game for at in exhibit.steps.values() for game in at
@@ -86,7 +87,7 @@ def draw_curves(exhibit: Reproduction, runs: Runs) -> str | None:
         for row, (metric, cells) in zip(panels[above:], ours, strict=True):
             for panel, game in zip(row, games, strict=True):
                 _draw_panel(panel, runs, game, metric, cells, exhibit.passes)
-                if metric == "success":
+                if metric in ("success", VALIDATION):
                     _draw_references(panel, runs, game)
             row[0].set_ylabel(_LABELS.get(metric, metric))
         if above:
@@ -195,10 +196,14 @@ def _together(results: Sequence[TaskResult], metric: str) -> tuple[list[int], Fl
     They are smoothed, but for those with too few points.
     """
     curves = [curve(result, metric) for result in results]
-    lines = [smoothed(values) if len(values) > WINDOW else values for _, values in curves]
+    lines = [smoothed(values, _spacing(at)) if len(values) > WINDOW else values for at, values in curves]
     length = min((len(line) for line in lines), default=0)
     if not length:
         return [], np.empty((0, 0))
     iterations, values = curves[0]
     first = len(values) - len(lines[0])
     return iterations[first : first + length], np.stack([line[:length] for line in lines])
+
+
+def _spacing(iterations: Sequence[int]) -> int:
+    return iterations[1] - iterations[0]

@@ -175,7 +175,7 @@ class Reproduction(_Model):
     """The paper's success rates in percent by cell, for each column; None where it prints none."""
     source: str = ""
     """Meaning of the paper's numbers."""
-    curves: list[str] = Field(default_factory=lambda: ["success"])
+    curves: list[str] = Field(default_factory=lambda: ["validation/success"])
     """The metrics of training that are drawn."""
     lines: list[list[Name]] = Field(default_factory=list)
     """Cells that are drawn together, at most four to a panel; none for one panel of all."""

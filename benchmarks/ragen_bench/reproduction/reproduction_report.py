@@ -155,9 +155,9 @@ class Report:
         lines = "; ".join(", ".join(cells) for cells in panels_of(self.exhibit, self._runs))
         first = "First row: the paper's points, read off by eye. " if has_paper_row(self.exhibit) else ""
         return (
-            f"{first}Lines of ours: {lines}. They are means over seeds, averaged over five iterations; bands "
-            "reach from the lowest to the highest seed; a cross marks where success in training fell below "
-            "half of its best for good."
+            f"{first}Lines of ours: {lines}. They are means over seeds and, but for validation, five "
+            "iterations; bands reach from the lowest to the highest seed; a cross marks where success in "
+            "training fell below half of its best for good."
         )
 
     def notes(self) -> list[str]:
