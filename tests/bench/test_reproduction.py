@@ -18,7 +18,7 @@ from ragen_bench.reproduction.figures import draw_curves, line_styles
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
 from ragen_bench.reproduction.reproduction_report import kept_reports, sample_episodes
-from ragen_bench.reproduction.success_table import table_grid, tabulate
+from ragen_bench.reproduction.success_table import claims_grid, table_grid, tabulate
 from ragen_bench.training_sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.training_sweeps.state import TaskState
 from ragen_bench.training_sweeps.sweep_config import load_sweep
@@ -60,6 +60,19 @@ def test_tables_show_exact_controls_where_they_are_known():
     sampled, optimum = shown(results)
     assert "25.0" not in sampled
     assert optimum == "100.0"
+
+
+def test_gains_and_hours_have_a_column_where_they_say_something_new():
+    row = {"claim": "", "verdict": "", "paper": "", "p_holm": 1.0, "premise": "", "remedy": ""}
+
+    def header(*claims):
+        rows = [row | {"ours": ours, "gain": gain, "core_hours": hours} for ours, gain, hours in claims]
+        return set(claims_grid(pd.DataFrame(rows)).header)
+
+    none = float("nan")
+    same = header(("+1", "+1", none), ("2 of 3 runs", "", none))
+    assert header(("+1", "+2", none), ("+2", "+1", none)) == same | {"in the gain"}
+    assert header(("+1", "+1", 0.5), ("+2", "", none)) == same | {"core hours"}
 
 
 def test_cells_of_a_family_share_a_colour_and_no_two_lines_look_alike():
