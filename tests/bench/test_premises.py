@@ -134,7 +134,9 @@ def test_a_collapse_that_did_not_come_had_the_papers_time_to_come(share, decided
     if decided:
         assert verdict.verdict == "supported"
     else:
-        assert refused(verdict) == "starpo-ppo collapsed in 0 of 6 runs, but in 60 iterations, not 200"
+        assert (
+            refused(verdict) == "starpo-ppo collapsed in 0 of 6 runs of 60 iterations; the paper's have 200"
+        )
 
 
 def test_a_gap_that_was_there_before_training_is_no_effect_of_it():

@@ -286,9 +286,8 @@ def _length(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     ours = max((result.task.iterations for result in results), default=0)
     if not results or 2 * collapsed > len(results) or ours >= paper:
         return ""
-    return (
-        f"{claim.cell} collapsed in {collapsed} of {len(results)} runs, but in {ours} iterations, not {paper}"
-    )
+    seen = f"{claim.cell} collapsed in {collapsed} of {len(results)} runs"
+    return f"{seen} of {ours} iterations; the paper's have {paper}"
 
 
 def _cap(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:

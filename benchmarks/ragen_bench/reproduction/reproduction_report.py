@@ -14,11 +14,7 @@ from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, claims_data, judge
-from ragen_bench.reproduction.figures import (
-    draw_curves,
-    has_paper_row,
-    panels_of,
-)
+from ragen_bench.reproduction.figures import draw_curves, has_paper_row, panels_of
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
     Column,
