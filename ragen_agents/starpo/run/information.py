@@ -106,7 +106,7 @@ def _measure(learner: Learner, replies: Sequence[_Reply], codec: ChatCodec) -> d
     pairs = [_joined(prompt, reply.ids) for reply in replies for prompt in prompts]
     batch = TrainBatch.of(pairs, codec.pad)
     scores = learner.score(batch, "policy").logprobs
-    by_token = [scores[row, batch.mask[row]] for row in range(len(pairs))]
+    by_token = [row[written] for row, written in zip(scores, batch.mask, strict=True)]
     spans = [_thought(reply.ids, codec) for reply in replies]
     texts = {
         "reply": {i: (0, len(reply.ids)) for i, reply in enumerate(replies)},
