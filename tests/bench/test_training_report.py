@@ -241,5 +241,8 @@ def test_a_model_and_an_entry_are_pushed_with_what_they_need(run, tmp_path, monk
     assert calls[0] == ("me/tiny", "model", True)
     assert calls[1] == ["README.md", "config.json"]
     assert calls[2] == ("me/entry", "dataset", False)
+    (run / "config.yaml").write_text(dump_yaml(TrainConfig(model="small-lake").model_dump(mode="json")))
+    assert main(["push", str(run / "best"), "me/tiny"]) == 0
+    assert "\nlicense: apache-2.0\n---\n" in (run / "best" / "README.md").read_text()
     assert main(["push", str(run), "me/tiny"]) == 2
     assert "neither a model folder nor a leaderboard entry" in capsys.readouterr().err

@@ -199,6 +199,7 @@ def _card(folder: Path, repo: str) -> Iterator[str]:
     from ragen_agents.run_files.records import read_metrics
     from ragen_agents.run_files.yaml_files import dump_yaml
     from ragen_agents.starpo.run.run_directory import load_train_config
+    from ragen_agents.starter import STARTERS
     from ragen_bench.stats.intervals import wilson
     from ragen_bench.training.run_summary import best_evaluation, scoring_command, short_name
 
@@ -208,6 +209,8 @@ def _card(folder: Path, repo: str) -> Iterator[str]:
     yield "tags: [ragen, reinforcement-learning]"
     if config.model.startswith("hf:"):
         yield f"base_model: {config.model.removeprefix('hf:')}"
+    if config.model in STARTERS:
+        yield "license: apache-2.0"  # of this package; of other models, their own applies
     yield "---"
     yield f"# {repo.rpartition('/')[2]}\n"
     metrics, rollout = read_metrics(run), config.rollout
