@@ -355,13 +355,15 @@ def _learns(runs: Runs, game: str, cell: str) -> str:
         return f"on {game} the initial model was not tested"
     gain = mixed_effects_difference(sample - initial, np.zeros((2, sample.shape[1]))).interval
     chance = runs.chance(column, cell)
-    if gain.low > 0 and not sample.mean() <= chance:  # nan if not known
-        return ""
-    return (
-        f"{cell} ends {100 * gain.estimate:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}] points from "
-        f"the initial model on {game}, at {percent(float(sample.mean()))}% where random play has "
-        f"{percent(chance)}%, so it is not shown to learn"
-    )
+    if not gain.low > 0:
+        points = f"{100 * gain.estimate:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+        return f"{cell} is not shown to learn on {game}: {points} points from the initial model"
+    if sample.mean() <= chance:  # nan if not known
+        return (
+            f"{cell} solves {percent(float(sample.mean()))}% of {game}, no more than random play "
+            f"({percent(chance)}%)"
+        )
+    return ""
 
 
 def _collapses(runs: Runs, game: str, cell: str) -> str:
