@@ -29,43 +29,47 @@ class WebShopEnv(WordGameEnv):
 
     ## Description
     WebShop (Yao et al. 2022, arXiv 2207.01206) with a catalogue generated from a seed. The
-    instruction asks for a kind of product, attributes, options and a price limit. In a family of five
-    products, one differs in an attribute, in what it is, in an option's values, or in the price.
-    Transitions are deterministic.
+    instruction asks for a kind of product, attributes, options and a price limit. Products come in
+    families of five, in which one differs in an attribute, in what it is, in the values of an option,
+    or in the price. Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: `search[words]` or `click[button]`, in any case. A search is legal on every page
-    and clears the chosen options. Buttons are a product's number, an option's value, `Next >`,
-    `< Prev`, `Back to Search`, `Description`, `Features`, `Reviews` and `Buy Now`.
+    `FreeText(4096)`: `search[words]` or `click[button]`, in any case. A search is legal
+    on every page and clears the chosen options. A click names a button of the page: a product's
+    number, an option's value, `Next >`, `< Prev`, `Back to Search`, `Description`, `Features`,
+    `Reviews` or `Buy Now`.
 
     ## Observation Space
-    `FreeText(131072)`: the page with the instruction, by `observation_mode` as plain lines ("page"), as
-    published ("text", joined by " [SEP] "; "text_rich", with marked buttons), or as "html".
+    `FreeText(131072)`: the page with the instruction. `observation_mode` chooses its form: "page",
+    plain lines; "text", the visible texts joined by " [SEP] ", and "text_rich", with marked buttons,
+    both as published; or "html".
 
     ## Starting State
     The search page. The goal is drawn from a uniform product: one to three of its four attributes,
-    at least one of which only the product's page shows; a value of each option; and a price limit, the
-    larger of two random ones of the first four multiples of ten above the price. A family counts as one
-    level and belongs to one split; training can memorise the 200 families of the default catalogue.
+    at least one of which the search does not index, so that the product's page must be read; a
+    value of each option; and a price limit, the larger of two random ones of the first four
+    multiples of ten above the price. All products of a family count as one level and
+    belong to one split: 200 families of the default catalogue, which training can memorise.
 
     ## Rewards
     At the purchase, the published score in [0, 1]: type * (attributes + options + [price within the
-    limit]) / (number of attributes + number of options + 1), where type is 1 for the right kind of
-    product. With `reward="binary"`, as in RAGEN, 1 if the score is 1, else 0.
+    limit]) / (number of attributes + number of options + 1), where type is 1 for the kind of
+    product asked for. With `reward="binary"`, as in RAGEN, 1 if the score is 1, else 0.
 
     ## Episode End
-    Terminates at the purchase; truncated by the time limit.
+    Terminates at the purchase; truncated by the registered time limit of 100 steps.
 
     ## Information
-    `success` (bool): the score is 1. `action_is_effective` (bool): the page changed. `score` (float): 0
-    before the purchase. `wrong` (str): what was wrong with it, of product, attribute, option and price,
-    joined by commas; "" if nothing was, or before it.
+    `success` (bool): the purchase has a score of 1. `action_is_effective` (bool): the page changed.
+    `score` (float): the score of the purchase; 0 before it. `wrong` (str): what was wrong with it, of
+    product, attribute, option and price, joined by commas; "" if nothing was, or before it.
 
     ## Arguments
-    `products`: from 50 to 100,000. `catalogue_seed`: >= 0. `data`: a folder with the published files; see
-    `ragen_envs.games.webshop.load`. `observation_mode`: see above. `reward`: "score" or "binary".
-    `hints`: whether the rules end with advice on how to shop, as in RAGEN's prompt. `level`: a fixed
-    goal in its text form. `render_mode`: "ansi", "html" or "rgb_array".
+    `products`: number of products, from 50 to 100,000. `catalogue_seed`: seed of the catalogue, >=
+    0. `data`: a folder with the published files; see `ragen_envs.games.webshop.load`. `observation_mode`:
+    "page", "text", "text_rich" or "html". `reward`: "score" or "binary". `hints`: whether the rules
+    end with advice on how to shop, as in RAGEN's prompt. `level`: a fixed goal in its text form.
+    `render_mode`: "ansi", "html" or "rgb_array".
 
     ## Differences from the published code
     - Prices and limits are part of the catalogue and of the frozen goals. In the generated catalogue, the
@@ -73,9 +77,9 @@ class WebShopEnv(WordGameEnv):
     - Splits are by family, not by a shuffle of goals.
     - `Next >` is shown only where a page follows.
     - Options that share a value have separate buttons, named `option: value`.
-    - A click on a missing button is illegal, with a reason; upstream it does nothing.
-    - In the generated catalogue, the kind of a product is known, and attributes and options must match
-      exactly. Similar words, such as "king" for "california king", match on published data only.
+    - A click on a button that is not on the page is illegal, with a reason; upstream it does nothing.
+    - In the generated catalogue, the kind of a product is known, and attributes and options must be exactly
+      those asked for. Similar words, such as "king" for "california king", match on published data only.
     - The search is BM25 by `bm25s`, with ties in the order of the catalogue.
 
     ## Version History
