@@ -8,7 +8,7 @@ from transformers import Gemma3TextConfig, LlamaConfig, Qwen2Config
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
 
-from ragen_agents.engines.vllm.memory import KvCacheShape
+from ragen_agents.engines.vllm.memory import bytes_per_token, cache_bytes
 
 SHAPES = {
     "Qwen2.5-0.5B": Qwen2Config(
@@ -71,9 +71,7 @@ def test_a_token_takes_what_vllm_stores_of_it(name, precision):
     groups = kv_cache_utils._get_kv_cache_groups_uniform_page_size(layers)
     page = next(iter(layers.values())).page_size_bytes
     stored = max(len(group.layer_names) for group in groups) * len(groups)
-    shape = KvCacheShape.of(SHAPES[name])
-    assert shape.layers == stored
-    assert shape.bytes_per_token(precision) * 16 == page * stored
+    assert bytes_per_token(SHAPES[name], precision) * 16 == page * stored
 
 
 @pytest.mark.parametrize("length", [17, 512, 2048, 8192])
@@ -85,6 +83,6 @@ def test_one_sequence_fits_as_vllm_counts(name, block, length):
     page = next(iter(layers.values())).page_size_bytes
     block_bytes = max(len(group.layer_names) for group in groups) * page
     wanted = sum(-(-group.kv_cache_spec.max_memory_usage_bytes(settings(length)) // page) for group in groups)
-    enough = KvCacheShape.of(SHAPES[name]).bytes_of("bfloat16", length)
+    enough = cache_bytes(SHAPES[name], "bfloat16", length)
     assert wanted * block_bytes <= enough - block_bytes  # one block is vLLM's own
     assert enough < 1.5 * wanted * block_bytes + 6 * block_bytes * len(groups)

@@ -62,15 +62,14 @@ def needs_of(config: Any, precision: str, context: int | None, sequences: int) -
         context: Most tokens of a conversation; None for the model's context, of which ``_USUAL`` must fit.
         sequences: Conversations at the same time.
     """
-    shape = KvCacheShape.of(config)
     own = int(getattr(config.get_text_config(), "max_position_embeddings", _USUAL))
     usual = min(own, _USUAL) if context is None else context
-    least = max(_SMALLEST_CACHE, shape.bytes_of(precision, usual))
-    whole = shape.bytes_of(precision, own if context is None else context)
+    least = max(_SMALLEST_CACHE, cache_bytes(config, precision, usual))
+    whole = cache_bytes(config, precision, own if context is None else context)
     return MemoryNeeds(
         weights=_parameters(config) * BYTES_PER_ELEMENT[precision],
         working=working_bytes(config, precision, sequences),
-        wanted_cache=max(least, whole, shape.bytes_of(precision, usual, sequences)),
+        wanted_cache=max(least, whole, cache_bytes(config, precision, usual, sequences)),
         least_cache=least,
     )
 
@@ -159,40 +158,26 @@ def _parameters(config: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-@dataclass(frozen=True)
-class KvCacheShape:
-    """Sizes that decide how large a model's keys and values are."""
+def cache_bytes(config: Any, precision: str, tokens: int, sequences: int = 1) -> int:
+    """Return bytes of keys and values that are enough for sequences that share nothing.
 
-    layers: int
-    """Layers that are stored, those that only fill a group included."""
-    heads: int
-    """Heads of keys and values in a layer."""
-    head_size: int
-    """Numbers of a key, and of a value."""
+    A window may begin inside a block, and vLLM keeps one block for itself; both are counted.
+    """
+    blocks = sequences * (-(-tokens // BLOCK) + 1) + 1
+    return blocks * BLOCK * bytes_per_token(config, precision)
 
-    @classmethod
-    def of(cls, config: Any) -> "KvCacheShape":
-        """Return the shape of a transformers config, that of the text model where it has several."""
-        text = config.get_text_config()
-        queries = text.num_attention_heads
-        heads = getattr(text, "num_key_value_heads", None) or queries
-        size = getattr(text, "head_dim", None) or text.hidden_size // queries
-        return cls(_stored_layers(text), heads, size)
 
-    def bytes_per_token(self, precision: str) -> int:
-        """Return the bytes that one token takes; precision is a key of `BYTES_PER_ELEMENT`."""
-        return 2 * self.layers * self.heads * self.head_size * BYTES_PER_ELEMENT[precision]
-
-    def bytes_of(self, precision: str, tokens: int, sequences: int = 1) -> int:
-        """Return bytes that are enough for sequences that share nothing.
-
-        A window may begin inside a block, and vLLM keeps one block for itself; both are counted.
-        """
-        blocks = sequences * (-(-tokens // BLOCK) + 1) + 1
-        return blocks * BLOCK * self.bytes_per_token(precision)
+def bytes_per_token(config: Any, precision: str) -> int:
+    """Return the bytes of a token's keys and values; precision is a key of `BYTES_PER_ELEMENT`."""
+    text = config.get_text_config()
+    queries = text.num_attention_heads
+    heads = getattr(text, "num_key_value_heads", None) or queries
+    size = getattr(text, "head_dim", None) or text.hidden_size // queries
+    return int(2 * _stored_layers(text) * heads * size * BYTES_PER_ELEMENT[precision])
 
 
 def _stored_layers(text: Any) -> int:
+    """Return the layers that are stored, those that only fill a group included."""
     layers = int(text.num_hidden_layers)
     kinds = Counter((getattr(text, "layer_types", None) or ())[:layers])
     if len(kinds) < 2:
