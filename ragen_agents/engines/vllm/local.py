@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import AutoConfig
 
 from ragen_agents.engines.base import EngineError
-from ragen_agents.engines.vllm.api import Finished, check_version, label_of, scoring_fields
+from ragen_agents.engines.vllm.api import SCORING, Finished, check_version, label_of
 from ragen_agents.engines.vllm.memory import (
     BATCHED_TOKENS,
     cache_on_host,
@@ -102,11 +102,11 @@ class LocalModel:
         with _one_line_errors("taking a request"):
             self._engine.add_request(name, {"prompt_token_ids": list(ids)}, params)
 
-    def step(self) -> list[Finished]:
-        """Sample one token on each row and return the replies that this finished."""
+    def step(self) -> dict[str, Finished]:
+        """Sample one token on each row and return the replies that this finished, by name."""
         with _one_line_errors("generating"):
             outputs = self._engine.step()
-        return [_finished(output) for output in outputs if output.finished]
+        return {output.request_id: _finished(output) for output in outputs if output.finished}
 
     def score(self, ids: Sequence[int]) -> list[float]:
         """Return the log-probability of each token but the first, untempered, in nats.
@@ -116,7 +116,7 @@ class LocalModel:
         from vllm import SamplingParams
 
         self._wake()
-        params = SamplingParams(**scoring_fields())
+        params = SamplingParams(**SCORING)
         finished: list[Any] = []
         with _one_line_errors("scoring"):
             self._engine.add_request("score", {"prompt_token_ids": list(ids)}, params)
@@ -307,4 +307,4 @@ def _finished(output: Any) -> Finished:
         raise EngineError(f"vLLM ended a reply with '{reply.finish_reason}'")
     logprobs = [float(place[token].logprob) for place, token in zip(reply.logprobs, ids, strict=True)]
     label = label_of(reply.weight_versions or ())
-    return Finished(output.request_id, ids, logprobs, reply.finish_reason, label)
+    return Finished(ids, logprobs, reply.finish_reason, label)

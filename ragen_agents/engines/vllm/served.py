@@ -5,10 +5,9 @@ import shutil
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -20,6 +19,9 @@ from ragen_agents.engines.vllm.server import ServedModel
 from ragen_agents.engines.weights import Digests, check_scores, digests_of, named_weights, probe, probed
 from ragen_envs.errors import RagenError, first_line
 
+if TYPE_CHECKING:
+    from ragen_agents.starpo.processes import RunProcesses
+
 WEIGHTS: Final = "weights-for-server"
 """Folder that holds the weights which the servers have."""
 _RESTARTS: Final = 3
@@ -28,26 +30,6 @@ _WAIT: Final = 0.2
 """Seconds between two looks at a server that another process gives the weights."""
 
 T = TypeVar("T")
-
-
-class Processes(Protocol):
-    """The processes of a run, of which each has an engine."""
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the one that writes."""
-
-    def agree(self, error: RagenError | None) -> None:
-        """Raise the error of any process in every process; all call this together."""
-
-    def from_first(self, value: T) -> T:
-        """Return the first process's value; all call this together."""
-
-    def acquire(self, name: str) -> bool:
-        """Acquire the lock, unless another process holds it."""
-
-    def release(self, name: str) -> None:
-        """Release the lock."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +68,7 @@ class ServedEngine:
         max_tokens: int,
         context: int,
         run: str,
-        processes: Processes,
+        processes: "RunProcesses",
     ) -> None:
         self.version = 0
         self._servers, self._leads = list(servers), leads
@@ -97,7 +79,6 @@ class ServedEngine:
         self._sent = _Sent()
         self._restarts: Counter[str] = Counter()
         self._has_written = False
-        self._names = count()
         self._tasks: set[asyncio.Task[Completion]] = set()
         self._loop = BackgroundLoop()
         self._restoring = asyncio.Lock()
@@ -205,7 +186,7 @@ class ServedEngine:
         server = self._servers[request.key % len(self._servers)]
         fields = sampling_fields(request.seed, request.temperature, self._max_tokens, self._stop_token_ids)
         while True:
-            reply = await server.reply(str(next(self._names)), request.ids, fields)
+            reply = await server.reply(request.ids, fields)
             if self._is_ours(reply.label):
                 return Completion(request.key, reply.ids, reply.logprobs, reply.finish, self.version)
             async with self._restoring:

@@ -69,7 +69,7 @@ class ServedModel:
         try:
             version = (await self._get(api.VERSION, api.ServerVersion)).version
             api.check_supported(version, f"serves at {self.url}")
-            served = (await self._get(api.SETTINGS, api.ServerInfo)).model
+            served = await self._get(api.SETTINGS, api.ServerInfo)
         finally:
             self._outage_timeout = patience
         self.precision = served.dtype.removeprefix("torch.")
@@ -88,17 +88,17 @@ class ServedModel:
                 f"{context}; start it with --max-model-len {context}"
             )
 
-    async def reply(self, name: str, ids: Sequence[int], fields: dict[str, Any]) -> Finished:
-        """Return the reply to a prompt; the name is the caller's, the fields `sampling_fields`."""
+    async def reply(self, ids: Sequence[int], fields: dict[str, Any]) -> Finished:
+        """Return the reply to a prompt; the fields are those of `sampling_fields`."""
         body = {"token_ids": list(ids), "sampling_params": fields}
         most = int(fields["max_tokens"])
         return await self._ask(
-            api.GENERATE, body, api.Generated, lambda g: g.finished(name, most, self._vocabulary)
+            api.GENERATE, body, api.Generated, lambda answer: answer.finished(most, self._vocabulary)
         )
 
     async def score(self, ids: Sequence[int]) -> list[float]:
         """Return the log-probability of each token but the first, untempered, in nats."""
-        body = {"token_ids": list(ids), "sampling_params": api.scoring_fields()}
+        body = {"token_ids": list(ids), "sampling_params": api.SCORING}
         return await self._ask(api.GENERATE, body, api.Scored, lambda answer: answer.scores(ids))
 
     async def load(self, folder: Path, label: str, sent: Digests) -> None:
@@ -109,7 +109,7 @@ class ServedModel:
         """
         for route, body in api.reloading(folder, label):
             await self._ask(route, body, api.Done, lambda _: None)
-        answer = await self._ask(api.CHECKSUMS, api.hashing(), api.Checksums, lambda answer: answer)
+        answer = await self._ask(api.CHECKSUMS, api.HASHING, api.Checksums, lambda answer: answer)
         self._arrival.check(sent, answer.checksums, label)
 
     async def label(self) -> str:
