@@ -11,8 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
-from ragen_agents.engines.cpu import packed_attention, tree_pass  # noqa: E402
-from ragen_agents.engines.cpu.packed_attention import Packed  # noqa: E402
+from ragen_agents.engines.cpu import tree_pass  # noqa: E402
 from ragen_agents.engines.cpu.token_tree import TokenTree  # noqa: E402
 from ragen_agents.starpo.update import passes  # noqa: E402
 from ragen_agents.starpo.update.models import ActorCritic  # noqa: E402
@@ -145,7 +144,7 @@ def test_bfloat16_rounds_a_tree_as_it_rounds_rows():
 def test_the_nodes_of_a_packed_tree_see_the_rows_that_end_with_them():
     ids, real, start = some_rows()
     tree = TokenTree.of(ids, real, start)
-    packed = Packed.of(tree)
+    packed = tree_pass.Packed.of(tree)
     paths = packed.seen.tensor_split(packed.key_starts[1:-1].tolist())
     nodes = torch.arange(len(tree.ids)).tensor_split(packed.query_starts[1:-1].tolist())
     assert (packed.longest_node, packed.longest_path) == (12, 9 + 7 + 12)
@@ -180,11 +179,11 @@ def of_packed(trunk, ids, real, chosen, start):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_packed_tree_is_rounded_as_rows_are(family, recompute, monkeypatch):
     """In states and gradients, with layers that keep what they computed and that compute it again."""
-    monkeypatch.setattr(packed_attention, "_attend", one_node_after_another)
+    monkeypatch.setattr(tree_pass, "_attend_packed", one_node_after_another)
     monkeypatch.setattr(
         tree_pass,
         "_attention_in",
-        lambda tree: partial(packed_attention.packed_attention, Packed.of(tree)),
+        lambda tree: partial(tree_pass.packed_attention, tree_pass.Packed.of(tree)),
     )
     model = random_model(family, initializer_range=0.05)
     if recompute:

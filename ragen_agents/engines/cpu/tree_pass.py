@@ -8,12 +8,17 @@ part.
 In attention on a CPU, a node's queries attend to the keys above it and to its own. These are two calls of
 PyTorch's kernel, whose results are merged by the log-sums that it returns (FlashAttention, arXiv 2205.14135).
 In the backward pass each call is given the merged result and log-sum, so that its gradients are those of its
-part of the whole. On CUDA one call serves all nodes; see ``packed_attention``.
+part of the whole.
+
+On CUDA, in bfloat16, one call of the kernel serves all nodes. To it each node is a sequence: its queries
+attend to the keys of its path, which are those above it and its own. Causal masks end with their sequences,
+so that no mask is stored, nothing is padded, and query heads share keys without copies of them.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +27,6 @@ from torch.distributed.fsdp import FSDPModule
 from torch.utils.checkpoint import checkpoint
 
 from ragen_agents.engines.cpu.forward import has_windows, heads_of, is_like_llama, rotation_of
-from ragen_agents.engines.cpu.packed_attention import Packed, packed_attention
 from ragen_agents.engines.cpu.token_tree import TokenTree
 
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
@@ -183,12 +187,7 @@ def has_packed_kernel() -> bool:
 
 
 def _is_right(device: torch.device, tolerance: float) -> bool:
-    """Compare attention in a small tree, and its gradients, with a softmax over all products.
-
-    Args:
-        device: Of the tree.
-        tolerance: Most difference of numbers that are about 1 in size.
-    """
+    """Compare attention in a small tree, and its gradients, with a softmax over all products."""
     ids = torch.tensor([[1, 2, 3, 4], [1, 2, 5, 0], [1, 6, 7, 8]])
     tree = TokenTree.of(ids, ids != 0, 2)
     drawn = torch.Generator().manual_seed(0)
@@ -364,3 +363,58 @@ def _sharing_keys(queries: Tensor, path: _Path) -> Iterator[slice]:
     """Yield query heads, one for each key head: the kernel would copy keys that several share."""
     times = queries.shape[1] // path.key.shape[1]
     yield from (slice(first, None, times) for first in range(times))
+
+
+class Packed(NamedTuple):
+    """Positions at which the kernel finds the queries and keys of nodes."""
+
+    seen: Tensor
+    """(M,) int64: the tokens of all paths, one path after another."""
+    query_starts: Tensor
+    """(nodes + 1,) int32: where the queries of each node begin in the tree."""
+    key_starts: Tensor
+    """(nodes + 1,) int32: where its path begins in ``seen``."""
+    longest_node: int
+    longest_path: int
+
+    @classmethod
+    def of(cls, tree: TokenTree) -> "Packed":
+        """Return the paths of a tree, whose levels are on a CPU; the tensors are where its tokens are."""
+        paths: list[list[Tensor]] = []
+        nodes: list[int] = []
+        for level in tree.levels:
+            lengths = level.real.sum(1).tolist()
+            own = torch.arange(level.tokens.start, level.tokens.stop).split(lengths)
+            if level.parents is not None:
+                above = paths[level.parents.level]
+                numbers = level.parents.nodes.tolist()
+                own = tuple(torch.cat([above[n], o]) for n, o in zip(numbers, own, strict=True))
+            paths.append(list(own))
+            nodes += lengths
+        flat = [path for level_paths in paths for path in level_paths]
+        lengths = [len(path) for path in flat]
+        device = tree.ids.device
+        return cls(
+            torch.cat(flat).to(device), _starts(nodes, device), _starts(lengths, device),
+            max(nodes), max(lengths),
+        )  # fmt: skip
+
+
+def _starts(lengths: list[int], device: torch.device) -> Tensor:
+    return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+
+
+def packed_attention(packed: Packed, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    """Attend in bfloat16; shapes are those of `tree_attention`."""
+    # Gathered in float32, so that gradients of shared keys are summed in it.
+    keys, values = (each.float().index_select(0, packed.seen).bfloat16() for each in (key, value))
+    return _attend_packed(query.bfloat16(), keys, values, packed, scaling)
+
+
+def _attend_packed(query: Tensor, keys: Tensor, values: Tensor, packed: Packed, scaling: float) -> Tensor:
+    # torch.nn.attention.varlen calls the same, but its signature differs between versions of PyTorch.
+    attended: Tensor = torch.ops.aten._flash_attention_forward(
+        query, keys, values, packed.query_starts, packed.key_starts, packed.longest_node,
+        packed.longest_path, 0.0, True, False, scale=scaling,
+    )[0]  # fmt: skip
+    return attended
