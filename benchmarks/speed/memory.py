@@ -157,7 +157,7 @@ def _trajectories(case: Case) -> list[Trajectory]:
 def _held(learner: Learner) -> int:
     """Return the bytes of weights, buffers and moments."""
     modules = [m for m in (learner.models, learner.reference) if m is not None]
-    optimizers = [o for o in (learner.optimizer, learner.critic_optimizer) if o is not None]
+    optimizers = learner.optimizers.values()
     tensors = [t for m in modules for t in (*m.parameters(), *m.buffers())]
     tensors += [t for o in optimizers for s in o.state.values() for t in s.values()]
     sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}

@@ -3,7 +3,6 @@
 Random numbers need no state: every draw of a run derives from its seed and the iteration.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from transformers import AutoModelForCausalLM
 from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.engines.weights import named_weights
 from ragen_agents.model_files.folders import save_tokenizer
+from ragen_agents.model_files.gguf_conversion import sha256_of
 from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.adapters import has_adapters
 from ragen_agents.starpo.update.learner import Learner
@@ -100,7 +100,7 @@ def _write(
         if tensors is not None:
             save_file(tensors, work / TENSORS)
         (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-        hashes = {path.name: _hash(path) for path in sorted(work.iterdir())}
+        hashes = {path.name: sha256_of(path) for path in sorted(work.iterdir())}
         (work / HASHES).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
         for path in (*work.iterdir(), work):
             _flush(path)
@@ -155,7 +155,7 @@ def load(folder: Path, learner: Learner) -> Progress:
             policy = dict(saved.named_parameters())
         _load_weights(learner.models.named_policy(), policy)
         _load_weights(learner.models.named_critic(), tensors)
-        for name, optimizer in _optimizers(learner):
+        for name, optimizer in learner.optimizers.items():
             _load_optimizer(optimizer, _under(tensors, name))
     except (
         OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError,
@@ -187,14 +187,9 @@ def damaged_file(checkpoint: Path) -> str | None:
     hashes = checkpoint / HASHES
     try:
         expected = json.loads(hashes.read_text(encoding="utf-8")) if hashes.exists() else {}
-        return next((n for n, digest in expected.items() if _hash(checkpoint / n) != digest), None)
+        return next((n for n, digest in expected.items() if sha256_of(checkpoint / n) != digest), None)
     except (OSError, ValueError, AttributeError):
         return HASHES
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def path_of(folder: Path, iteration: int) -> Path:
@@ -228,7 +223,7 @@ def _tensors(learner: Learner, keep: bool) -> dict[str, Tensor]:
     if has_adapters(learner.models.policy):
         tensors |= {f"policy.{n}": p for n, p in learner.models.named_policy().items()}
     tensors |= learner.models.named_critic()
-    for name, optimizer in _optimizers(learner):
+    for name, optimizer in learner.optimizers.items():
         for key, fields in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}.{key}.{field}": value for field, value in fields.items()}
     copies = {}
@@ -254,11 +249,6 @@ def _load_optimizer(optimizer: Any, tensors: dict[str, Tensor]) -> None:
         like = tensor if field == "step" else parameters[int(key)]
         state.setdefault(int(key), {})[field] = part_like(tensor, like)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def _optimizers(learner: Learner) -> list[tuple[str, Any]]:
-    both = (("optimizer", learner.optimizer), ("critic_optimizer", learner.critic_optimizer))
-    return [(name, optimizer) for name, optimizer in both if optimizer is not None]
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

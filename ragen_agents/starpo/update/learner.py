@@ -79,13 +79,17 @@ class Learner:
         """Steps skipped in a row because a gradient was not finite."""
 
     @property
+    def optimizers(self) -> dict[str, torch.optim.AdamW]:
+        """The optimizer of the policy, and that of the critic if there is one."""
+        both = {"optimizer": self.optimizer, "critic_optimizer": self.critic_optimizer}
+        return {name: optimizer for name, optimizer in both.items() if optimizer is not None}
+
+    @property
     def state_to_come(self) -> int:
         """Bytes of optimizer state that will be allocated for parameters that were not updated yet."""
-        both = (self.optimizer, self.critic_optimizer)
         return sum(
             2 * parameter.numel() * parameter.element_size()
-            for optimizer in both
-            if optimizer is not None
+            for optimizer in self.optimizers.values()
             for group in optimizer.param_groups
             for parameter in group["params"]
             if parameter not in optimizer.state
@@ -324,9 +328,8 @@ class Learner:
 
     def forget_gradients(self) -> None:
         """Free the gradients that a failed update left."""
-        self.optimizer.zero_grad()
-        if self.critic_optimizer is not None:
-            self.critic_optimizer.zero_grad()
+        for optimizer in self.optimizers.values():
+            optimizer.zero_grad()
 
     @torch.no_grad()
     def _score_all(self, models: ActorCritic, batch: TrainBatch, part: Part) -> Scores:
