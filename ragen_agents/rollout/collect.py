@@ -53,38 +53,22 @@ class _Asked(NamedTuple):
 
 
 @dataclass
-class Clock:
-    """Seconds that a collection took."""
-
-    engine: float = 0.0
-    games: float = 0.0
-
-
-@dataclass
 class Collector:
-    """Plays groups of episodes.
-
-    Args:
-        engine: Generates the replies.
-        codec: The model's chat template.
-        make_env: Makes a conversation; called once for each episode of the largest collection.
-        context: Length of the model's context in tokens.
-        max_tokens: Maximum number of tokens per reply.
-        temperature: Sampling temperature.
-        seed_purpose: Purpose string of the sampling seeds, which derive from it and from iteration, group,
-            member and turn.
-        reward: Computes the parts of a turn's reward.
-    """
+    """Plays groups of episodes."""
 
     engine: Engine
     codec: ChatCodec
     make_env: Callable[[], ConversationWrapper]
+    """Called once for each episode of the largest collection."""
     context: int
+    """Length of the model's context in tokens."""
     max_tokens: int
     temperature: float
     seed_purpose: str
+    """The sampling seeds derive from it and from iteration, group, member and turn."""
     reward: RewardFunction
-    clock: Clock = field(default_factory=Clock)
+    game_seconds: float = 0.0
+    """Seconds that games and bookkeeping took in the last collection."""
     _envs: list[ConversationWrapper] = field(default_factory=list)
 
     def collect(self, specs: Sequence[GroupSpec], iteration: int) -> list[Trajectory]:
@@ -99,8 +83,7 @@ class Collector:
             RagenError: What the engine or the reward returned cannot be used.
             InstanceError: An instance that a group asks for does not exist.
         """
-        self.clock = Clock()
-        started = time.perf_counter()
+        self.game_seconds, started = 0.0, time.perf_counter()
         members = [(spec, member) for spec in specs for member in range(spec.size)]
         if not members:  # the share of a process can be empty
             return []
@@ -115,7 +98,7 @@ class Collector:
         for key, trajectory in enumerate(trajectories):
             if trajectory.end is None:
                 self._ask(key, trajectory, iteration)
-        self.clock.games += time.perf_counter() - started
+        self.game_seconds += time.perf_counter() - started
         self._play(trajectories, iteration)
         self.engine.release()
         return trajectories
@@ -158,7 +141,6 @@ class Collector:
     def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
         games = ConversationVector(self._envs)
         while any(trajectory.end is None for trajectory in trajectories):
-            started = time.perf_counter()
             completions = self.engine.poll()
             polled = time.perf_counter()
             if not completions:
@@ -169,8 +151,7 @@ class Collector:
             for completion in completions:
                 if trajectories[completion.key].end is None:
                     self._ask(completion.key, trajectories[completion.key], iteration)
-            self.clock.engine += polled - started
-            self.clock.games += time.perf_counter() - polled
+            self.game_seconds += time.perf_counter() - polled
 
     def _ask(self, key: int, trajectory: Trajectory, iteration: int) -> None:
         shown = trajectory.shown

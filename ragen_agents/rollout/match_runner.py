@@ -12,7 +12,7 @@ from ragen_agents.rollout.episode_runner import Answer
 from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
 from ragen_agents.rollout.play import act, ask
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation import EndReason, TurnResult
+from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 from ragen_envs.levels.seeding import new_stream
 
@@ -96,7 +96,12 @@ class MatchRunner:
     def requests(self) -> dict[int, Request]:
         """Return the request to each seat that is asked now; none once the match is over."""
         return {
-            number: Request(seat.messages, self._seed(number), seat, prefix=seat.settings.prefix)
+            number: Request(
+                seat.messages,
+                seat_seed(self.run_seed, self.spec, number, len(self._seats[number].turns)),
+                seat,
+                prefix=seat.settings.prefix,
+            )
             for number, seat in enumerate(self.env.seats)
             if self._seats[number].end is None
         }
@@ -120,8 +125,10 @@ class MatchRunner:
                 self._seats[number].fail(error)
             return
         for number, reply in spoken.items():
-            result = results[agents[number]]
-            self._record(number, prompts[number], reply, result, answers[number].seconds)
+            result, names = results[agents[number]], self.env.seats[number].names
+            turn = record_turn(prompts[number], (), reply, result, names, answers[number].seconds)
+            self._seats[number].turns.append(turn)
+            self._seats[number].end = result.end
 
     def record(self) -> MatchRecord:
         """Return the record of the match, which must be over."""
@@ -135,9 +142,6 @@ class MatchRunner:
             seats=tuple(self._seat(number) for number in range(len(self._seats))),
         )
 
-    def _seed(self, number: int) -> int:
-        return seat_seed(self.run_seed, self.spec, number, len(self._seats[number].turns))
-
     def _said(self, number: int, answer: Answer) -> Reply | None:
         """Return the reply of a seat that was asked, or None if it has none, and none any more."""
         state, reply = self._seats[number], answer.reply
@@ -148,11 +152,6 @@ class MatchRunner:
             state.end = EndReason.OVERFLOW
             return None
         return reply
-
-    def _record(self, number: int, user: str, reply: Reply, result: TurnResult, seconds: float) -> None:
-        state, names = self._seats[number], self.env.seats[number].names
-        state.turns.append(record_turn(user, (), reply, result, names, seconds))
-        state.end = result.end
 
     def _seat(self, number: int) -> SeatRecord:
         state, seat = self._seats[number], self.env.seats[number]

@@ -106,7 +106,7 @@ class RolloutStep:
     def _play(self, iteration: int, refill: int) -> tuple[list[Trajectory], float]:
         groups = training_groups(self._config, iteration, refill)
         trajectories = collect_on_all(self._collector, groups, iteration, self._accelerator)
-        return trajectories, self._collector.clock.games
+        return trajectories, self._collector.game_seconds
 
     def _differing(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
         """Return the trajectories of groups whose returns differ, in what the filter looks at."""
