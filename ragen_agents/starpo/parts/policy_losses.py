@@ -1,7 +1,7 @@
 """Policy losses, chosen by ``loss.policy_loss``. A new one is added like an estimator."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -97,12 +97,8 @@ def _ppo_clip(batch: PolicyLossInput) -> TokenLoss:
 
 
 def _gspo(batch: PolicyLossInput) -> TokenLoss:
-    given = batch.settings
     log_ratios = with_sequence_ratio(batch.logprobs - batch.old_logprobs, batch.mask)
-    return clipped_surrogate(
-        log_ratios, torch.zeros_like(log_ratios), batch.advantages, given.clip_ratio_low,
-        given.clip_ratio_high, given.dual_clip,
-    )  # fmt: skip
+    return _ppo_clip(replace(batch, logprobs=log_ratios, old_logprobs=torch.zeros_like(log_ratios)))
 
 
 def _gmpo(batch: PolicyLossInput) -> TokenLoss:
