@@ -50,7 +50,7 @@ def describe_provenance(models: Mapping[str, Path] | None = None) -> dict[str, A
     sources = {name: read_provenance(folder) for name, folder in (models or {}).items()}
     made = {name: source for name, source in sources.items() if source is not None}
     return {
-        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "packages": {name: version for name in _PACKAGES if (version := version_of(name))},
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -60,7 +60,8 @@ def describe_provenance(models: Mapping[str, Path] | None = None) -> dict[str, A
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package, or None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

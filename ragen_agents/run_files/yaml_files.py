@@ -69,12 +69,9 @@ def dump_yaml(data: Any) -> str:
 
 
 def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
-    """Return the data of a YAML text.
+    """Return the data of a YAML text, which errors call ``what``.
 
-    Args:
-        text: The text.
-        what: Name of the text in errors.
-        aliases: Whether aliases are allowed; a few lines of them can stand for gigabytes.
+    Aliases can be refused: a few lines of them can stand for gigabytes.
     """
     if len(text) > MAX_CHARACTERS:
         raise RagenError(f"{what} has more than {MAX_CHARACTERS} characters")
@@ -188,16 +185,12 @@ def merged(*layers: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def differences_of(kept: dict[str, Any], new: dict[str, Any]) -> str | None:
+def differences_of(kept: object, new: object, where: str = "") -> str | None:
     """Return the first field in which two configs, as plain data, differ, or None."""
-    return _first_difference(kept, new, "")
-
-
-def _first_difference(kept: object, new: object, where: str) -> str | None:
     if isinstance(kept, dict) and isinstance(new, dict):
         for name in [*kept, *(n for n in new if n not in kept)]:
             inside = f"{where}.{name}" if where else str(name)
-            difference = _first_difference(kept.get(name, _UNSET), new.get(name, _UNSET), inside)
+            difference = differences_of(kept.get(name, _UNSET), new.get(name, _UNSET), inside)
             if difference is not None:
                 return difference
         # The order of the tasks is the order of the episodes.

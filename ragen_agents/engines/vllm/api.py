@@ -7,12 +7,12 @@ process is in ``engines.vllm.local``.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AliasPath, BaseModel, Field
 
+from ragen_agents.run_files.records import version_of
 from ragen_envs.errors import RagenError, install_hint
 
 SUPPORTED: Final = ((0, 32), (0, 33))
@@ -55,7 +55,7 @@ class Finished:
 
 def check_version() -> None:
     """Check that vLLM is there and of a version that is known."""
-    version = next((v for name in _DISTRIBUTIONS if (v := _version(name))), None)
+    version = next((v for name in _DISTRIBUTIONS if (v := version_of(name))), None)
     if version is None:
         raise RagenError(
             f"vLLM is not installed; {install_hint('vllm')}, or on a machine without a GPU as "
@@ -87,13 +87,6 @@ def check_extra(extra: dict[str, Any]) -> dict[str, Any]:
             "vllm.gpu_memory_utilization"
         )
     return extra
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _numbers(version: str) -> tuple[int, ...]:
