@@ -307,15 +307,15 @@ def _norms(shape: ModelShape, arithmetic: Arithmetic) -> int:
 
 
 def _linear_inputs(shape: ModelShape, arithmetic: Arithmetic) -> int:
-    """Return the bytes a token that linear layers keep of what they read, attention's result apart."""
+    """Return the bytes a token that linear layers keep of what they read."""
+    adapters = 7 * arithmetic.rank
     if not arithmetic.bfloat16:
-        adapters = 7 * arithmetic.rank
         return FLOAT32 * (2 * shape.hidden + shape.intermediate + adapters)
     # Autocast rounds the input of each linear layer by itself: three times for queries, keys and values.
-    rounded = 5 * shape.hidden
-    if arithmetic.rank:
-        return 2 * (rounded + shape.query_width + shape.intermediate + 7 * arithmetic.rank)
-    return 2 * (rounded + shape.intermediate)
+    rounded = 5 * shape.hidden + shape.intermediate + adapters
+    if arithmetic.rank or arithmetic.tree or arithmetic.packed:  # else attention keeps its result itself
+        rounded += shape.query_width
+    return 2 * rounded
 
 
 def _trunk_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
@@ -414,26 +414,15 @@ def _forward(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
 
 
 def _tree_layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
-    """Return the bytes that one layer keeps for its backward pass."""
-    numbers = 2 * shape.hidden * arithmetic.state + _tree_linear_inputs(shape, arithmetic)
+    numbers = 2 * shape.hidden * arithmetic.state + _linear_inputs(shape, arithmetic)
     numbers += 3 * shape.intermediate * arithmetic.product
     if shape.head_norms:
         numbers += (shape.query_width + shape.key_width) * arithmetic.product
-    if (
-        arithmetic.packed
-    ):  # what is attended to is what the next layer reads, and paths have keys of their own
+    if arithmetic.packed:
+        # What is attended to is what the next layer reads, and paths have keys of their own.
         numbers += shape.query_width * arithmetic.product
         return size.tokens * numbers + size.key_tokens * 2 * shape.key_width * arithmetic.product
     return size.tokens * (numbers + (2 * shape.query_width + 2 * shape.key_width) * FLOAT32)
-
-
-def _tree_linear_inputs(shape: ModelShape, arithmetic: Arithmetic) -> int:
-    """Return the bytes a token that linear layers keep of what they read."""
-    if not arithmetic.bfloat16:
-        return FLOAT32 * (2 * shape.hidden + shape.intermediate + 7 * arithmetic.rank)
-    # Autocast rounds the input of each linear layer by itself: three times for queries, keys and values.
-    rounded = 5 * shape.hidden + shape.query_width + shape.intermediate
-    return 2 * (rounded + 7 * arithmetic.rank)
 
 
 def _tree_layer_backward(shape: ModelShape, size: PassSize) -> int:
