@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
@@ -176,23 +176,14 @@ def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own
     return min(own, max(wanted, 2 * PROBE_LENGTH))
 
 
-class ServerShare(NamedTuple):
-    """A process's share of the servers."""
-
-    urls: list[str]
-    """Servers that this process queries."""
-    leads: bool
-    """Whether it gives these the weights."""
-
-
-def server_share(urls: Sequence[str], rank: int, processes: int) -> ServerShare:
-    """Return the share of the servers of a process of a run.
+def server_share(urls: Sequence[str], rank: int, processes: int) -> tuple[list[str], bool]:
+    """Return the servers that a process of a run asks, and whether it gives these the weights.
 
     Every process asks at least one, every server is asked, and exactly one process leads each.
     """
     if len(urls) >= processes:
-        return ServerShare(list(urls[rank::processes]), leads=True)
-    return ServerShare([urls[rank % len(urls)]], leads=rank < len(urls))
+        return list(urls[rank::processes]), True
+    return [urls[rank % len(urls)]], rank < len(urls)
 
 
 def _served(
