@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.files import ResourceContext
@@ -86,19 +86,6 @@ class Journal(ResourceContext):
 
 def _conversation(sample: Mapping[str, Any]) -> str:
     return "\n\n".join(f"[{m['role']}]\n{m['content']}" for m in sample["messages"])
-
-
-class Tracker(Protocol):
-    """Takes scalars and sampled trajectories."""
-
-    def add(self, iteration: int, values: dict[str, float]) -> None:
-        """Log the metrics of an iteration."""
-
-    def add_sample(self, sample: Mapping[str, Any]) -> None:
-        """Log a sampled trajectory: a line of ``samples.jsonl``."""
-
-    def close(self) -> None:
-        """Write what is left."""
 
 
 class TensorBoardTracker:
@@ -204,9 +191,9 @@ def _identity(folder: Path) -> str:
     return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
 
 
-def open_trackers(folder: Path, done: int) -> list[Tracker]:
+def open_trackers(folder: Path, done: int) -> list[TensorBoardTracker | _TableTracker]:
     """Return the trackers whose packages are installed."""
-    trackers: list[Tracker] = []
+    trackers: list[TensorBoardTracker | _TableTracker] = []
     for kind in (TensorBoardTracker, WandbTracker, TrackioTracker):
         try:
             trackers.append(kind(folder, done))
