@@ -38,7 +38,7 @@ from ragen_agents.run_files.files import new_folder
 from ragen_agents.starpo.config import check_conversation
 from ragen_agents.starter.demonstrations import WORDS, Demonstration, Messages, demonstrate
 from ragen_agents.starter.recipe import Recipe, Stage
-from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, build_tokenizer
+from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, CONTEXT, build_tokenizer, build_word_tokenizer
 from ragen_envs.conversation import format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
@@ -51,6 +51,12 @@ IGNORED: Final = -100
 _LOG: Final = logging.getLogger("ragen.starter")
 _CHUNK: Final = 500
 _TOKENIZER_CHATS: Final = 4000
+_SHARED: Final = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "rope_parameters",
+    "tie_word_embeddings", "eos_token_id", "pad_token_id",
+)  # fmt: skip
+"""Settings that the configs of Llama and Qwen2 have in common."""
 
 
 class Passes:
@@ -173,23 +179,8 @@ def as_llama(model: Qwen2ForCausalLM) -> LlamaForCausalLM:
     ``tokenizer.json`` says. Under Llama's type `AutoTokenizer` and vLLM read our tokenizer as it is.
     """
     given = model.config
-    config = LlamaConfig(
-        vocab_size=given.vocab_size,
-        hidden_size=given.hidden_size,
-        intermediate_size=given.intermediate_size,
-        num_hidden_layers=given.num_hidden_layers,
-        num_attention_heads=given.num_attention_heads,
-        num_key_value_heads=given.num_key_value_heads,
-        max_position_embeddings=given.max_position_embeddings,
-        rms_norm_eps=given.rms_norm_eps,
-        rope_parameters=given.rope_parameters,
-        tie_word_embeddings=True,
-        attention_bias=True,
-        bos_token_id=None,
-        eos_token_id=given.eos_token_id,
-        pad_token_id=given.pad_token_id,
-    )
-    llama = LlamaForCausalLM(config)
+    same: dict[str, Any] = {name: getattr(given, name) for name in _SHARED}
+    llama = LlamaForCausalLM(LlamaConfig(**same, attention_bias=True, bos_token_id=None))
     weights = model.float().state_dict()
     for layer in range(given.num_hidden_layers):
         name = f"model.layers.{layer}.self_attn.o_proj.bias"
@@ -245,7 +236,6 @@ def _run_pass(pool: Pool, passes: Passes, recipe: Recipe, number: int, started: 
 
 
 def _mean(states: Sequence[Weights]) -> Weights:
-    """Return the mean of the weights of several states of a model."""
     return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
 
 
@@ -307,7 +297,7 @@ def _write(folder: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizer
         tokenizer.chat_template = CHAT_TEMPLATE
         save_tokenizer(tokenizer, new)
         record = json.dumps({"recipe": asdict(recipe)}, indent=1)
-        (new / "recipe.json").write_text(record + "\n", encoding="utf-8")
+        (new / _RECIPE).write_text(record + "\n", encoding="utf-8")
         shutil.copy(Path(__file__).with_name("card.md"), new / "README.md")
 
 
@@ -341,12 +331,6 @@ class BlankConfig(BaseModel):
 
 def write_blank(config: BlankConfig, out: Path) -> None:
     """Write an untrained model to a new, ordinary model folder."""
-    from transformers import set_seed
-
-    from ragen_agents.starter.model_build import as_llama, new_model
-    from ragen_agents.starter.recipe import Recipe
-    from ragen_agents.starter.tokenizer import CONTEXT, build_word_tokenizer
-
     if out.exists():
         raise RagenError(f"'{out}' already exists; choose another --out")
     tokenizer = build_word_tokenizer(conversations(config))
