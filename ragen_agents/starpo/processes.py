@@ -103,18 +103,10 @@ def together(work: Callable[[], T], accelerator: Accelerator) -> T:
     return results[0]
 
 
-def any_process(mine: bool, accelerator: Accelerator) -> bool:
-    """Return whether the flag is set in any process."""
-    if accelerator.num_processes == 1:
-        return mine
-    return any(gather_object([mine]))
-
-
-def same_in_all(mine: str, accelerator: Accelerator) -> bool:
-    """Return whether all processes have the same text; all call this together."""
-    if accelerator.num_processes == 1:
-        return True
-    return len(set(gather_object([mine]))) == 1
+def from_all(mine: T, accelerator: Accelerator) -> list[T]:
+    """Return the values of all processes; all call this together."""
+    values: list[T] = [mine] if accelerator.num_processes == 1 else gather_object([mine])
+    return values
 
 
 def agree(error: RagenError | MemoryRanOutError | None, accelerator: Accelerator) -> None:

@@ -19,7 +19,7 @@ from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.ignored_settings import setting_warnings
 from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
-from ragen_agents.starpo.processes import agree, any_process
+from ragen_agents.starpo.processes import agree, from_all
 from ragen_agents.starpo.rollout_step import (
     Evaluator,
     Played,
@@ -288,7 +288,7 @@ class Trainer:
         while self.state.progress.iteration < self.config.iterations:
             if self._iterate(journal):
                 return
-            if any_process(self._stopping, self.accelerator):
+            if any(from_all(self._stopping, self.accelerator)):
                 self.state.save_due(journal, now=True)
                 return
 

@@ -7,7 +7,6 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
 from huggingface_hub import try_to_load_from_cache
 from transformers import AutoTokenizer, GenerationConfig
 
@@ -19,6 +18,7 @@ from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.fitting import Planner, fit
 from ragen_agents.starpo.memory.model_shape import UnknownShapeError, read_config, shape_of
 from ragen_agents.starpo.memory.training_memory import Conversations, Device, MemoryPlan, plan_memory
+from ragen_agents.starpo.processes import from_all
 from ragen_agents.starpo.setup import MakeEnv
 from ragen_agents.starter import STARTER
 
@@ -29,14 +29,6 @@ def this_device() -> Device:
         return Device(int(torch.cuda.get_device_properties(None).total_memory), True)
     sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun
     return Device(int(psutil.virtual_memory().total) // sharing, False)
-
-
-def _smallest_device(accelerator: Accelerator) -> Device:
-    """Return the device of the process that has least memory; all call this together."""
-    own = this_device()
-    if accelerator.num_processes == 1:
-        return own
-    return Device(min(gather_object([own.memory])), own.is_cuda)
 
 
 def fitted_to_device(
@@ -51,12 +43,13 @@ def fitted_to_device(
         DoesNotFitError: No micro-batches fit.
         RagenError: There is no such model.
     """
-    device = _smallest_device(accelerator)
+    own = this_device()
+    smallest = Device(min(from_all(own.memory, accelerator)), own.is_cuda)
     try:
         sizes = Sizes(config, make_env, download=True)
     except UnknownShapeError:
         return config
-    return fit(config, sizes.on(device, accelerator.num_processes, own_engine))
+    return fit(config, sizes.on(smallest, accelerator.num_processes, own_engine))
 
 
 class Sizes:

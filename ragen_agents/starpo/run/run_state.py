@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from ragen_agents.run_files.records import ITERATION, METRICS, read_metrics
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.processes import same_in_all, together
+from ragen_agents.starpo.processes import from_all, together
 from ragen_agents.starpo.run import checkpoint
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.journal import Journal
@@ -62,7 +62,7 @@ class RunState:
         """
         accelerator = self.learner.accelerator
         latest = together(self._last_sound, accelerator)
-        if not same_in_all("" if latest is None else latest.name, accelerator):
+        if len(set(from_all(None if latest is None else latest.name, accelerator))) > 1:
             raise RagenError(
                 f"the processes see different checkpoints in '{self.checkpoints}'; the run directory must be "
                 "on a disk that all machines share"
