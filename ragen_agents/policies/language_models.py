@@ -117,7 +117,8 @@ class TransformersPolicy(LanguageModelPolicy):
         pad = self._tokenizer.pad_token_id or 0
         ends: Any = None
         if sampling.stop:
-            ends = partial(StopStringCriteria(self._tokenizer, list(sampling.stop)), scores=None)
+            criteria: Any = StopStringCriteria(self._tokenizer, list(sampling.stop))
+            ends = partial(criteria, scores=None)
         self._decoder = Decoder(
             model, stops, pad, sampling.temperature, sampling.max_tokens, ends_with_stop=ends
         )
@@ -156,7 +157,6 @@ class TransformersPolicy(LanguageModelPolicy):
 
 
 def _cpu_dtype(source: str | Path) -> str:
-    """Return the type in which a model runs on this processor."""
     saved = AutoConfig.from_pretrained(source, trust_remote_code=False).dtype
     return "bfloat16" if saved == torch.bfloat16 and has_bfloat16() else "float32"
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ragen_envs.conversation import TurnResult
 from ragen_envs.game.claims import AFTER, END, MOVE, PLACE, Claim
 from ragen_envs.game.oracle import Action
 
@@ -56,11 +55,6 @@ class CheckedThought(NamedTuple):
         if moves:
             measures["plan"] = float(tuple(move.action for move in moves) == self.actions)
         return measures
-
-
-def read_thought(result: TurnResult) -> CheckedThought:
-    """Return the checked thought of a reply that was played with its claims."""
-    return CheckedThought(result.claims, result.parsed.actions)
 
 
 def claim_shares(thoughts: Sequence[CheckedThought]) -> dict[str, float]:

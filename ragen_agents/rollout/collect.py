@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec, begun, extend
-from ragen_agents.rollout.claims import read_thought
+from ragen_agents.rollout.claims import CheckedThought
 from ragen_agents.rollout.episode import describe_error
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import ConversationVector, ConversationWrapper, EndReason, TurnResult, whole_turn
@@ -194,12 +194,15 @@ class Collector:
         self, trajectory: Trajectory, completion: Completion, env: ConversationWrapper,
         prompt: "_Asked", reply: str, result: TurnResult, parts: dict[str, float],
     ) -> None:  # fmt: skip
+        thought = None
+        if isinstance(env.face, ClaimingFace):
+            thought = CheckedThought(result.claims, result.parsed.actions)
         trajectory.turns.append(
             TrajectoryTurn(
                 reply=reply, rewards=parts, valid=result.parsed.is_valid,
                 effective=any(result.effective), actions=len(result.executed),
                 cut_off=completion.finish == "length", state=prompt.state, budget=prompt.budget,
-                thought=read_thought(result) if isinstance(env.face, ClaimingFace) else None,
+                thought=thought,
             )
         )  # fmt: skip
         trajectory.end = result.end
