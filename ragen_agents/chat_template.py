@@ -286,7 +286,6 @@ class ChatTemplate:
 
 
 def _skipped_tokens(tokenizer: Any) -> frozenset[int]:
-    """Return the special tokens that are no tags of a reply."""
     added = {token: str(what) for token, what in tokenizer.added_tokens_decoder.items() if what.special}
     named = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     special = {**named, **added}

@@ -93,7 +93,6 @@ def _added(agent: str) -> EntryPoint | None:
 
 
 def _added_policy(point: EntryPoint, sampling: Sampling) -> Policy:
-    """Make the policy of an installed package."""
     what = f"agent '{point.name}' ({point.value})"
     try:
         policy: Any = point.load()(sampling)

@@ -64,8 +64,6 @@ def make_match_env(env_id: str, kwargs: Mapping[str, Any]) -> "MultiAgentConvers
 
 @dataclass
 class _SeatState:
-    """The agent of a seat, its turns so far, and how it left the game."""
-
     agent: str
     turns: list[TurnRecord] = field(default_factory=list)
     end: EndReason | None = None

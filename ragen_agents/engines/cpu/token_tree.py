@@ -173,7 +173,6 @@ def _levels(nodes: list[_Node]) -> Iterator[list[_Node]]:
 
 
 def _shared_beginning(prompts: Sequence[Tokens]) -> int:
-    """Count the tokens that all prompts begin with."""
     shortest = min(map(len, prompts))
     same = np.stack([prompt[:shortest] for prompt in prompts])
     apart = (same != same[0]).any(0)

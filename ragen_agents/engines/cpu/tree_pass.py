@@ -98,7 +98,6 @@ def _attention_in(tree: TokenTree) -> Attend:
 
 
 def _passed(layer: Any, states: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
-    """Pass states through a layer."""
     normed = _normed(layer.input_layernorm, states)
     states = states + _attention(layer.self_attn, normed, rotation, attend)
     after: Tensor = states + layer.mlp(_normed(layer.post_attention_layernorm, states))
@@ -130,7 +129,6 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        """Return the normed states times the weight."""
         precise = states.float()
         size = torch.linalg.vector_norm(precise, dim=-1, keepdim=True)
         factor = (size.square() / states.shape[-1] + epsilon).rsqrt()
@@ -140,7 +138,6 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of states and weight."""
         states, weight, factor = ctx.saved_tensors
         normed = states.float() * factor
         to_weight = (gradient * normed).flatten(0, -2).sum(0)
@@ -222,7 +219,6 @@ class _TreeAttention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, tree: TokenTree, scaling: float
     ) -> Tensor:
-        """Return the attended values."""
         whole, log_sums = torch.empty_like(query), []
         for level, path in zip(tree.levels, _paths(key, value, tree), strict=True):
             queries = level.padded(query)
@@ -239,7 +235,6 @@ class _TreeAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of queries, keys and values."""
         query, key, value, whole, *log_sums = ctx.saved_tensors
         to_query, to_key, to_value = (torch.empty_like(each) for each in (query, key, value))
         paths = _paths(key, value, ctx.tree)
@@ -288,7 +283,6 @@ class _Path:
     """Slots above the nodes."""
 
     def zeros(self) -> "_Path":
-        """Return as many zeros."""
         return replace(self, key=torch.zeros_like(self.key), value=torch.zeros_like(self.value))
 
     def parts(self) -> list[_Part]:

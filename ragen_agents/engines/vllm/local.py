@@ -208,7 +208,6 @@ def load_local(source: str | Path, settings: LocalSettings) -> LocalModel:
 def _of_device(
     source: str | Path, settings: LocalSettings, precision: str, sequences: int, on_cpu: bool
 ) -> dict[str, Any]:
-    """Return vLLM's settings of memory."""
     config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     needs = needs_of(config, precision, settings.context, sequences)
     if on_cpu:

@@ -236,7 +236,6 @@ class EndpointPolicy:
             self.unused.append(answer.usage)
 
     async def _answers(self, body: dict[str, Any]) -> bool:
-        """Return whether the endpoint answers a request."""
         try:
             await self._probe(body)
         except (RejectedError, TroubleError, PromptTooLongError):
@@ -245,7 +244,6 @@ class EndpointPolicy:
 
 
 def _body(model: str, sampling: Sampling, settings: EndpointSettings) -> dict[str, Any]:
-    """Return the fields that all requests have in common."""
     body: dict[str, Any] = {
         "model": model,
         "temperature": sampling.temperature,
@@ -282,7 +280,6 @@ def _messages(request: Request) -> list[dict[str, Any]]:
 
 
 def _beginning(prefix: str) -> list[dict[str, Any]]:
-    """Return the assistant's message that the reply continues, if there is one."""
     return [{"role": "assistant", "content": prefix}] if prefix else []
 
 

@@ -170,7 +170,6 @@ def _named(variable: str, option: str) -> str:
 
 
 def _header(name: str, variable: str) -> str:
-    """Return the value of a header, from the environment."""
     value = os.environ.get(variable, "").strip()
     if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
         raise RagenError(f"'{name}' is not the name of a header")

@@ -131,7 +131,6 @@ class _TableTracker:
         self._rows.append([*(sample[name] for name in _COLUMNS[:-1]), _conversation(sample)])
 
     def close(self) -> None:
-        """Write what is left."""
         if left := self._samples():
             self._run.log(left)
         with redirect_stdout(sys.stderr):

@@ -277,7 +277,6 @@ class Learner:
         )
 
     def _scored(self, prepared: Prepared, rows: list[int], part: Part) -> tuple[Scores, LossInput]:
-        """Return the scores of trajectories, with gradient, and the input of their losses."""
         device, batch = self.accelerator.device, prepared.batch
         with self._autocast():
             scores = score_trajectories(self.models, batch, rows, device, part)

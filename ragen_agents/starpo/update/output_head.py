@@ -94,7 +94,6 @@ def head_product(states: Tensor, weight: Tensor, rounded: Tensor) -> Tensor:
 class _HeadProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, rounded: Tensor) -> Tensor:
-        """Return the product."""
         operand = states.bfloat16()
         ctx.save_for_backward(operand, rounded)
         ctx.types = states.dtype, weight.dtype
@@ -102,7 +101,6 @@ class _HeadProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of states and weight, summed in float32 from rounded operands."""
         operand, rounded = ctx.saved_tensors
         to_states, to_weight = ctx.types
         given = gradient.bfloat16()
@@ -136,7 +134,6 @@ def token_scores(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 class _TokenScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and entropies."""
         ctx.set_materialize_grads(False)
         logs = logits.log_softmax(-1)
         # As a product of matrices, for vecdot makes one more tensor of this size.
@@ -149,7 +146,6 @@ class _TokenScores(torch.autograd.Function):
     def backward(
         ctx: Any, to_logprobs: Tensor | None, to_entropies: Tensor | None
     ) -> tuple[Tensor | None, None]:
-        """Return the gradient of the logits."""
         if to_logprobs is None and to_entropies is None:
             return None, None
         logs, targets, entropies = ctx.saved_tensors

@@ -81,14 +81,12 @@ class _Apart(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, origins: list[Tensor], *copies: Tensor) -> tuple[Tensor, ...]:
-        """Return the copies."""
         ctx.set_materialize_grads(False)
         ctx.origins = origins
         return copies
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[None, ...]:
-        """Differentiate the graph of the originals."""
         pairs = [
             (origin, gradient)
             for origin, gradient in zip(ctx.origins, gradients, strict=True)
@@ -110,7 +108,6 @@ class _Beginning(DynamicLayer):
     def update(
         self, key_states: Tensor, value_states: Tensor, *_arguments: Any, **_more: Any
     ) -> tuple[Tensor, Tensor]:
-        """Return keys and values unchanged."""
         if not self.is_initialized:
             self.keys, self.values, self.is_initialized = key_states, value_states, True
         return key_states, value_states
@@ -135,7 +132,6 @@ class _Rest(DynamicLayer):
     def update(
         self, key_states: Tensor, value_states: Tensor, *_arguments: Any, **_more: Any
     ) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of whole rows."""
         assert self.keys is not None
         assert self.values is not None
         # Indexing would do too, but its gradient takes far longer than that of index_select.
