@@ -5,14 +5,7 @@ from typing import Any, Final, cast
 
 from ragen_agents.model_files.source import find_model, known_models
 from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Reply, Request, Sampling
-from ragen_agents.policies.controls import (
-    SHOP_RULES,
-    Control,
-    NoopPolicy,
-    OraclePolicy,
-    RandomPolicy,
-    ScriptedPolicy,
-)
+from ragen_agents.policies.controls import SHOP_RULES, Control, NoopPolicy, OraclePolicy, RandomPolicy
 from ragen_envs.errors import RagenError, install_hint
 
 
@@ -134,7 +127,6 @@ __all__ = [
     "Reply",
     "Request",
     "Sampling",
-    "ScriptedPolicy",
     "UnknownAgentError",
     "is_policy",
     "make_policy",

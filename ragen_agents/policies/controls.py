@@ -1,7 +1,7 @@
 """Rule-based agents: the controls that scores are measured against, and rules for WebShop."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -66,20 +66,6 @@ class OraclePolicy:
 
 Control: TypeAlias = RandomPolicy | NoopPolicy | OraclePolicy
 """A policy that looks into the game. Asked for one request at a time, it replies as for many."""
-
-
-class ScriptedPolicy:
-    """Replies computed by a function of the chat; for tests and for rule-based agents."""
-
-    batch_size = _BATCH
-
-    def __init__(self, name: str, script: Callable[[list[dict[str, str]]], str]) -> None:
-        self.name = name
-        self._script = script
-
-    def act(self, requests: Sequence[Request]) -> list[Reply]:
-        """Reply with the script's output for each chat."""
-        return [Reply(self._script(request.messages)) for request in requests]
 
 
 class FirstHitPolicy:

@@ -21,8 +21,8 @@ from ragen_bench.evaluation.run_table import read_run, summarise
 from ragen_bench.runs.checksums import read_checksums
 from ragen_bench.runs.records import read_records
 from ragen_bench.stats.intervals import wilson
+from scripted_policy import ScriptedPolicy
 
-from ragen_agents.policies import ScriptedPolicy
 from ragen_agents.rollout import Episode
 
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"

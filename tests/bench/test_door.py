@@ -15,10 +15,10 @@ from endpoint_server import EndpointServer
 from ragen_bench.__main__ import main
 from ragen_bench.cli.show import print_run
 from ragen_bench.console.formats import Format
+from scripted_policy import ScriptedPolicy
 
 from ragen_agents import RandomPolicy
 from ragen_agents.pictures import decode_png
-from ragen_agents.policies import ScriptedPolicy
 from ragen_envs import register_text
 from ragen_envs.errors import RagenError
 from ragen_envs.pictures.png import png_of_wrapped, show_envs_in_notebooks

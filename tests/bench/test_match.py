@@ -17,8 +17,9 @@ from ragen_bench.config import agents
 from ragen_bench.config.run_config import load_config
 from ragen_bench.evaluation.match_table import read_match_run, summarise_matches
 from ragen_bench.runs.directory import missing_agents
+from scripted_policy import ScriptedPolicy
 
-from ragen_agents.policies import OraclePolicy, RandomPolicy, Reply, ScriptedPolicy
+from ragen_agents.policies import OraclePolicy, RandomPolicy, Reply
 
 CONTROLS = ("random", "noop", "oracle")
 TASKS = {

@@ -14,8 +14,9 @@ from ragen_bench.config.run_config import RunConfig, load_config
 from ragen_bench.runs.directory import RunDirectory, set_errors_aside
 from ragen_bench.runs.records import read_records
 from ragen_bench.verification.run_verification import replay_here
+from scripted_policy import ScriptedPolicy
 
-from ragen_agents.policies import OraclePolicy, ScriptedPolicy
+from ragen_agents.policies import OraclePolicy
 from ragen_agents.rollout import Episode
 from ragen_envs.errors import RagenError
 
