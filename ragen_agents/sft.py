@@ -143,7 +143,7 @@ def written_by(
         messages = env.messages
         written = turn.removeprefix(prefix)
         ids = codec.written(written)
-        trajectory.append_reply([*ids, codec.close], [0.0] * (len(ids) + 1), 0)
+        trajectory.append_reply([*ids, codec.close], [0.0] * (len(ids) + 1))
         trajectory.messages.append({"role": "assistant", "content": turn})
         env.play(written)
         if env.end is None:

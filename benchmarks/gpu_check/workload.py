@@ -107,7 +107,7 @@ def made_up(
             for turn in range(turns):
                 if turn:
                     one.append_context(tokens(feedback))
-                one.append_reply(tokens(reply), [-12.0] * reply, version=0)
+                one.append_reply(tokens(reply), [-12.0] * reply)
                 reward = float(torch.rand((), generator=rng))
                 one.turns.append(TrajectoryTurn("", {"game": reward}, True, True, 1, True))
             found.append(one)

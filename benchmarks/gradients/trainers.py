@@ -122,6 +122,6 @@ def _config(method: Method) -> TrainConfig:
 
 def _trajectory(group: int, episode: Episode) -> Trajectory:
     made = Trajectory(group, 0, [0])
-    made.append_reply([0] * episode.tokens, [0.0] * episode.tokens, 0)
+    made.append_reply([0] * episode.tokens, [0.0] * episode.tokens)
     made.turns.append(TrajectoryTurn("", {"game": episode.reward}, True, True, 1, False))
     return made

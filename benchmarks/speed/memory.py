@@ -148,7 +148,7 @@ def _trajectories(case: Case) -> list[Trajectory]:
         prompt = tokens(case.prompt)
         for member in range(MEMBERS):
             one = Trajectory(group, member, list(prompt))
-            one.append_reply(tokens(case.reply), [-1.0] * case.reply, 0)
+            one.append_reply(tokens(case.reply), [-1.0] * case.reply)
             one.turns.append(TrajectoryTurn("", {"game": float(member)}, True, True, 1, False))
             made.append(one)
     return made

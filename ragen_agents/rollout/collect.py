@@ -177,9 +177,7 @@ class Collector:
         results = games.play(replies, [completion.key for completion in completions], cuts)
         for k, completion in enumerate(completions):
             trajectory, result = trajectories[completion.key], results[k]
-            trajectory.append_reply(
-                completion.ids, completion.logprobs, completion.version, completion.entropies
-            )
+            trajectory.append_reply(completion.ids, completion.logprobs, completion.entropies)
             turn = whole_turn(replies[k], envs[k].settings.prefix)
             trajectory.messages.append({"role": "assistant", "content": turn})
             if isinstance(result, Exception):  # a game that breaks ends its episode, not the run

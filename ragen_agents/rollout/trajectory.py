@@ -58,8 +58,7 @@ class Trajectory:
     """One episode as the trainer sees it, in one or more *rows*.
 
     A row begins where the model is shown a prompt that does not extend what it has read and written before.
-    The lists ``ids``, ``logprobs``, ``entropies``, ``turn_ids`` and ``versions`` have one item per token,
-    row after row.
+    The lists ``ids``, ``logprobs``, ``entropies`` and ``turn_ids`` have one item per token, row after row.
     """
 
     group: int
@@ -74,8 +73,6 @@ class Trajectory:
     """Entropy of what each token was sampled from, in nats; 0 for context, nan where it is not known."""
     turn_ids: list[int] = field(default_factory=list)
     """Turn of each sampled token, from 0; ``CONTEXT`` for all others."""
-    versions: list[int] = field(default_factory=list)
-    """Version of the weights that wrote each sampled token; ``CONTEXT`` for all others."""
     turns: list[TrajectoryTurn] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)
     """The whole conversation, for people, whatever part of it the model was shown."""
@@ -93,7 +90,6 @@ class Trajectory:
         self.logprobs += [0.0] * missing
         self.entropies += [0.0] * missing
         self.turn_ids += [CONTEXT] * missing
-        self.versions += [CONTEXT] * missing
 
     @property
     def episode_return(self) -> float:
@@ -127,25 +123,18 @@ class Trajectory:
     def append_context(self, ids: list[int]) -> None:
         """Append tokens that the model reads."""
         nothing = [0.0] * len(ids)
-        self._append(ids, nothing, nothing, CONTEXT, CONTEXT)
+        self._append(ids, nothing, nothing, CONTEXT)
 
     def append_reply(
-        self, ids: list[int], logprobs: list[float] | None, version: int,
-        entropies: list[float] | None = None,
-    ) -> None:  # fmt: skip
+        self, ids: list[int], logprobs: list[float] | None, entropies: list[float] | None = None
+    ) -> None:
         """Append the tokens of the next turn's reply."""
         unknown = [math.nan] * len(ids)
-        self._append(
-            ids, unknown if logprobs is None else logprobs,
-            unknown if entropies is None else entropies, self.replies, version,
-        )  # fmt: skip
+        self._append(ids, logprobs or unknown, entropies or unknown, self.replies)
         self.replies += 1
 
-    def _append(
-        self, ids: list[int], logprobs: list[float], entropies: list[float], turn: int, version: int
-    ) -> None:
+    def _append(self, ids: list[int], logprobs: list[float], entropies: list[float], turn: int) -> None:
         self.ids += ids
         self.logprobs += logprobs
         self.entropies += entropies
         self.turn_ids += [turn] * len(ids)
-        self.versions += [version] * len(ids)

@@ -266,7 +266,7 @@ def episode(group, turns):
     """An episode of turns (state, turns left, reward), two tokens each."""
     made = Trajectory(group, 0, [1])
     for state, left, reward in turns:
-        made.append_reply([5, 6], [0.0, 0.0], 0)
+        made.append_reply([5, 6], [0.0, 0.0])
         made.turns.append(
             TrajectoryTurn("", {"game": reward}, True, True, 1, False, state, Budget(left, left, 1))
         )

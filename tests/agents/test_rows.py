@@ -51,7 +51,7 @@ def parted(trajectory):
         if turn:
             found.begin_row(trajectory.ids[: at[0]])
         logprobs = [trajectory.logprobs[i] for i in at]
-        found.append_reply([trajectory.ids[i] for i in at], logprobs, 0)
+        found.append_reply([trajectory.ids[i] for i in at], logprobs)
     found.turns, found.end = trajectory.turns, trajectory.end
     return found
 

@@ -148,8 +148,7 @@ def _thought(ids: Sequence[int], codec: ChatCodec) -> tuple[int, int] | None:
 
 def _joined(prompt: Sequence[int], reply: Sequence[int]) -> Trajectory:
     pair = Trajectory(0, 0, list(prompt))
-    pair.append_reply(list(reply), [0.0] * len(reply), 0)
-    assert pair.turn_ids[0] == CONTEXT
+    pair.append_reply(list(reply), [0.0] * len(reply))
     return pair
 
 
