@@ -21,7 +21,6 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
-from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -35,6 +34,7 @@ from transformers import (
 
 from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.run_files.files import new_folder
+from ragen_agents.sft_trainer import IGNORED, padded
 from ragen_agents.starpo.config import check_conversation
 from ragen_agents.starter.demonstrations import WORDS, Demonstration, Messages, demonstrate
 from ragen_agents.starter.recipe import Recipe, Stage
@@ -47,7 +47,6 @@ from ragen_envs.levels.seeding import new_stream
 Weights = dict[str, torch.Tensor]
 _RECIPE: Final = "recipe.json"
 _WEIGHTS: Final = "model.safetensors"
-IGNORED: Final = -100
 _LOG: Final = logging.getLogger("ragen.starter")
 _CHUNK: Final = 500
 _TOKENIZER_CHATS: Final = 4000
@@ -250,22 +249,13 @@ class _Trainer(Trainer):
         return cross_entropy(model.lm_head(hidden[learned]), targets[learned])
 
 
-def _collate(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
-    """Pad on the right, where a causal model needs no attention mask."""
-    paddings = {"input_ids": 0, "labels": IGNORED}
-    return {
-        key: pad_sequence([torch.tensor(row[key]) for row in rows], batch_first=True, padding_value=padding)
-        for key, padding in paddings.items()
-    }
-
-
 def train(model: Qwen2ForCausalLM, encoded: list[dict[str, list[int]]], recipe: Recipe, number: int) -> None:
     """Train the model in place on one stage."""
     # A list serves as a dataset, which the annotation does not say.
     data: Any = encoded
     with TemporaryDirectory() as unused:
         args = _arguments(recipe, number, unused)
-        _Trainer(model=model, args=args, train_dataset=data, data_collator=_collate).train()
+        _Trainer(model=model, args=args, train_dataset=data, data_collator=padded).train()
 
 
 def _arguments(recipe: Recipe, number: int, folder: str) -> TrainingArguments:
