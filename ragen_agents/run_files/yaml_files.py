@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from ragen_envs.errors import RagenError
 
@@ -127,7 +126,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     first, *others = error.errors(include_url=False)
     if first["type"] == "missing":
         # A misspelt field is both missing and unknown; the second says more.
-        first = next((e for e in others if _is_unknown_beside(e, first)), first)
+        unknown = (e for e in others if e["type"] == "extra_forbidden" and e["loc"][:-1] == first["loc"][:-1])
+        first = next(unknown, first)
     if first["type"] == "json_invalid":
         return one_line(first["msg"])
     where = [str(part) for part in first["loc"]]
@@ -148,10 +148,6 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         return one_line(message)  # a check of ours on a field, which names the field and its value
     given = f", but is {first['input']!r:.80}" if first["type"] != "missing" else ""
     return one_line(f"{'.'.join(where) or 'it'}: {message}{given}")
-
-
-def _is_unknown_beside(error: ErrorDetails, missing: ErrorDetails) -> bool:
-    return error["type"] == "extra_forbidden" and error["loc"][:-1] == missing["loc"][:-1]
 
 
 def _model_at(model: type[BaseModel], where: list[str]) -> type[BaseModel] | None:

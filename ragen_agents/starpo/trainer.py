@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.ignored_settings import setting_warnings
 from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
-from ragen_agents.starpo.processes import agree, from_all
+from ragen_agents.starpo.processes import from_all, together
 from ragen_agents.starpo.rollout_step import (
     Evaluator,
     Played,
@@ -151,7 +152,8 @@ class Trainer:
         self._rollout = RolloutStep(config, self.collector, self.accelerator)
         evaluated = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
         self._evaluator = Evaluator(config, evaluated, self.accelerator)
-        self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, self._saved)
+        on_save = partial(self._call, "on_save")
+        self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, on_save)
         self._phases = Phases()
         self._stopping = self._has_run = self._has_ended = self._has_warned = False
         for text in setting_warnings(config):
@@ -247,13 +249,9 @@ class Trainer:
 
     def _open_run_dir(self, resources: ExitStack) -> None:
         """Open the run directory in the main process, and stop all processes if that fails."""
-        error = None
-        if self.is_main_process:
-            try:
-                resources.enter_context(open_run_dir(self.run_dir, self.config, self._own_parts))
-            except RagenError as raised:
-                error = raised
-        agree(error, self.accelerator)
+        opened = open_run_dir(self.run_dir, self.config, self._own_parts)
+        enter = partial(resources.enter_context, opened if self.is_main_process else nullcontext())
+        together(enter, self.accelerator)
 
     def _warn(self, text: str) -> None:
         if self.is_main_process:
@@ -454,9 +452,6 @@ class Trainer:
             self.engine, self.codec, self._make_env, self._context, self.config.rollout.max_tokens,
             temperature, draws, self._reward,
         )  # fmt: skip
-
-    def _saved(self, folder: Path) -> None:
-        self._call("on_save", folder)
 
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:

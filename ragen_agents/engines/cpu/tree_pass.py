@@ -65,14 +65,10 @@ def suits_trees(config: Any) -> bool:
 
 
 def tree_states(trunk: Any, ids: Tensor, real: Tensor, start: int, wanted: Tensor) -> Tensor:
-    """Return the last hidden states of some tokens, (n, width), row by row.
+    """Return the last hidden states of the n tokens in ``wanted``, (B, T) bool: (n, width), row by row.
 
-    Args:
-        trunk: The model below its output head; see `reads_trees`.
-        ids: (B, T) token ids.
-        real: (B, T) bool, False for padding; without gaps on any row.
-        start: Column at which the prompts end.
-        wanted: (B, T) bool: n tokens.
+    Other arguments are those of ``states_before`` in the trainer's passes; padding lies in no row's
+    middle.
     """
     tree = TokenTree.of(ids.cpu(), real.cpu(), start).to(ids.device)
     attend = _attention_in(tree)

@@ -48,15 +48,9 @@ class ServedEngine:
     The first process writes every version of the weights to a folder once, and each server reads it there,
     also after it was started anew. An episode stays on one server, whose prefix cache has its turns.
 
-    Args:
-        servers: Those that this process asks; an episode is played on one of them.
-        leads: Whether this process gives them the weights; exactly one does so for each server.
-        folder: Where WEIGHTS is made; the servers must see it under the same path.
-        stop_token_ids: Tokens that end a turn.
-        max_tokens: Most tokens of one reply.
-        context: Tokens that a prompt and its reply may have together.
-        run: What weights are labelled with, besides their version; another run's must differ.
-        processes: Of the run.
+    Of the processes that ask a server, exactly one ``leads`` it: it gives it the weights. WEIGHTS is made
+    in ``folder``, which the servers must see under the same path. Weights are labelled with ``run``, which
+    must differ from another run's, and their version.
     """
 
     def __init__(

@@ -71,11 +71,10 @@ def fit(config: TrainConfig, planner: Planner) -> TrainConfig:
     Raises:
         DoesNotFitError: It does not; the message names settings with which it would.
     """
-    fitting = fitted(config, planner)
     refused = refusal(config, planner)
     if refused is not None:
         raise DoesNotFitError(f"{refused} (ragen train --plan shows what takes it)")
-    return fitting
+    return fitted(config, planner)
 
 
 def refusal(config: TrainConfig, planner: Planner) -> str | None:

@@ -35,7 +35,9 @@ class Registry(Generic[PartT]):
         self._parts: dict[str, PartT] = {}
 
     def register(self, part: PartT) -> PartT:
-        """Add a part and return it; it replaces an earlier one of a user's with the same name.
+        """Add a part, so that settings can name it, and return it.
+
+        It replaces an earlier one of a user's with the same name.
 
         Raises:
             RagenError: A part of the project has the name.

@@ -41,16 +41,8 @@ def measure_information(
 
     Names begin with ``information/first/`` or ``information/turns/``, then ``thought/`` or ``reply/``; a
     sample with fewer than two different prompts, or without two thoughts, has none. ``valid`` is the share
-    of replies with a thought.
-
-    Args:
-        learner: Scores under the present policy.
-        trajectories: Of one iteration.
-        codec: Of the model.
-        most: Replies of a sample, at most. Each is scored under all of their prompts.
-        seed: Of the draws.
-        context: Most tokens that the model reads. Replies that exceed it behind the longest prompt of their
-            sample are left out.
+    of replies with a thought. A sample has ``most`` replies at most, each scored under all of their
+    prompts; those that exceed ``context`` tokens behind the longest prompt are left out.
     """
     played = [t for t in trajectories if t.written]
     samples = {"first": _first_replies(played)[:most], "turns": _drawn(played, most, seed)}

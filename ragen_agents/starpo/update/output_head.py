@@ -74,18 +74,11 @@ def _logits(policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | N
 
 
 def head_product(states: Tensor, weight: Tensor, rounded: Tensor) -> Tensor:
-    """Return ``states @ weight.T`` in float32, computed from bfloat16 operands.
+    """Return ``states @ weight.T`` in float32, (n, vocabulary), computed from bfloat16 operands.
 
     Autocast would round the result as well, and neighbouring bfloat16 numbers between 16 and 32 differ by
-    0.125. A product in float32 takes about ten times as long on tensor cores.
-
-    Args:
-        states: (n, d).
-        weight: (vocabulary, d), which receives the gradient.
-        rounded: The weight in bfloat16, which several products share.
-
-    Returns:
-        (n, vocabulary).
+    0.125. A product in float32 takes about ten times as long on tensor cores. The weight, (vocabulary, d),
+    gets the gradient; ``rounded``, the same in bfloat16, can be shared by several products.
     """
     product: Tensor = _HeadProduct.apply(states, weight, rounded)  # type: ignore[no-untyped-call]
     return product
