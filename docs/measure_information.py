@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ragen_agents.starpo.run.information import information
+from ragen_agents.starpo.run.diagnostics import information
 
 CODES: Final = 64
 PROMPTS: Final = 32

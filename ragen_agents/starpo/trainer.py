@@ -29,6 +29,7 @@ from ragen_agents.starpo.rollout_step import (
     group_numbers,
     learnable,
 )
+from ragen_agents.starpo.run.diagnostics import measure_information, probe_gradients
 from ragen_agents.starpo.run.errors import (
     EMPTY_LIMIT,
     BrokenGamesError,
@@ -39,8 +40,6 @@ from ragen_agents.starpo.run.errors import (
     empty_error,
     reported,
 )
-from ragen_agents.starpo.run.gradient_probe import probe_gradients
-from ragen_agents.starpo.run.information import measure_information
 from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.metrics import Phases, rollout_metrics, skipped_steps
 from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir, own_parts, with_weights

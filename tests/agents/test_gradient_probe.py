@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 
 from training_runs import assert_equal_weights, lines, trainer  # noqa: E402
 
-from ragen_agents.starpo.run.gradient_probe import _buckets  # noqa: E402
+from ragen_agents.starpo.run.diagnostics import _buckets  # noqa: E402
 
 PROBED = {
     "iterations": 1,

@@ -17,7 +17,7 @@ from training_runs import trainer  # noqa: E402
 
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo.config import Monitor  # noqa: E402
-from ragen_agents.starpo.run.information import (  # noqa: E402
+from ragen_agents.starpo.run.diagnostics import (  # noqa: E402
     _thought,
     information,
     measure_information,

@@ -29,8 +29,8 @@ from training_runs import (  # noqa: E402
 from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import PRESETS, Callback, merged  # noqa: E402
+from ragen_agents.starpo.run.diagnostics import measure_information  # noqa: E402
 from ragen_agents.starpo.run.errors import TrainingFailedError  # noqa: E402
-from ragen_agents.starpo.run.information import measure_information  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
 

@@ -1,25 +1,37 @@
-"""Measure in training how much replies tell about their prompts: the sign of template collapse.
+"""Measure in training what changes nothing in it: how replies depend on prompts, and gradients on returns.
 
-Every text z_i is scored under every different prompt x_j: entry (i, j) of a matrix is log p(z_i | x_j), in
-nats (RAGEN-2, arXiv 2604.06268). A policy whose replies no longer depend on what it reads may still have high
-entropy; its replies are then as likely under any other prompt.
+How much replies tell about their prompts is the sign of template collapse. Every text z_i is scored under
+every different prompt x_j: entry (i, j) of a matrix is log p(z_i | x_j), in nats (RAGEN-2, arXiv 2604.06268).
+A policy whose replies no longer depend on what it reads may still have high entropy; its replies are then as
+likely under any other prompt.
 
 Two samples: the first reply of one episode of each first prompt; and pairs of a trajectory and one of its
 turns, the trajectory drawn first. Of each, two texts: the thought, which lies strictly between its tags,
 and the whole reply. A prompt is everything that the model had read before the reply.
+
+The gradient of each term of the loss is measured in six buckets of groups by the deviation of their returns
+(RAGEN-2 too). A policy gradient should be larger where returns differ more; those of the entropy bonus and of
+the divergence know nothing of returns.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ragen_agents.rollout.chat import ChatCodec
-from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
+from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.math.losses import Term
+from ragen_agents.starpo.parts.filters import group_std
+from ragen_agents.starpo.rollout_step import filtered_returns, group_numbers, learnable
+from ragen_agents.starpo.run.metrics import BUCKETS
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner
 
@@ -192,3 +204,45 @@ def _gain(logprobs: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     matched = logprobs.gather(1, own[:, None])[:, 0]
     marginal = torch.logsumexp(logprobs, dim=1) - math.log(logprobs.shape[1])
     return matched - marginal, marginal, matched
+
+
+def probe_gradients(
+    config: TrainConfig, learner: Learner, trajectories: Sequence[Trajectory], pad: int
+) -> dict[str, float]:
+    """Return norms of gradients by bucket of groups; no optimizer step is taken.
+
+    Names begin with ``gradient/bucket1/`` to ``gradient/bucket6/``, the first with the smallest deviations.
+    ``reward_std`` is the mean deviation of a bucket's groups; ``policy``, ``entropy`` and ``divergence`` are
+    norms of the gradients of these terms of the loss, unweighted, on all trajectories of the bucket as one
+    optimizer batch. Fewer groups than buckets leave buckets without metrics. All buckets have as many groups,
+    because the mean of fewer has a larger norm; groups in the middle that are too many are left out.
+    """
+    deviations = group_std(filtered_returns(config, trajectories))
+    numbers = group_numbers(trajectories)
+    played = learnable(trajectories, numbers)
+    if not played:
+        return {}
+    prepared = learner.prepare(TrainBatch.of(played, pad))
+    norms: dict[str, float] = {}
+    for k, bucket in enumerate(_buckets(deviations), 1):
+        groups = {numbers[i] for i in bucket}
+        rows = [i for i, t in enumerate(played) if t.group in groups]
+        if not rows:
+            continue
+        name = f"gradient/bucket{k}"
+        norms[f"{name}/reward_std"] = float(deviations[bucket].mean())
+        for term in get_args(Term):
+            norm = learner.gradient_norm(prepared, rows, term)
+            if norm is not None:
+                norms[f"{name}/{term}"] = norm
+    return norms
+
+
+def _buckets(deviations: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+    """Return the places of the groups of each bucket, equally many, the smallest deviations first."""
+    order = np.argsort(deviations, kind="stable")
+    size = max(len(order) // BUCKETS, 1)
+    spare = max(len(order) - BUCKETS * size, 0)
+    middle = (len(order) - spare) // 2
+    kept = np.delete(order, slice(middle, middle + spare))
+    return [kept[i : i + size] for i in range(0, len(kept), size)]
