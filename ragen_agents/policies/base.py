@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, get_args, get_type_hints, runtime_checkable
 
 from ragen_envs.conversation import Conversation, Picture
 from ragen_envs.errors import RagenError
@@ -41,17 +41,6 @@ def merge_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 MAX_TOKENS: Final = 1 << 40
 """Most tokens of a prompt or a reply that a record may state."""
-_TYPES: Final = {
-    "text": (str,),
-    "prompt_tokens": (int, type(None)),
-    "reply_tokens": (int, type(None)),
-    "cut_off": (bool,),
-    "overflow": (bool,),
-    "reasoning": (str, type(None)),
-    "tokens_estimated": (bool,),
-    "filtered": (bool,),
-    "seconds": (float, int, type(None)),
-}
 
 
 @dataclass(frozen=True)
@@ -78,7 +67,7 @@ class Reply:
     """Whether the token counts are estimates."""
     filtered: bool = False
     """Whether a content filter withheld the reply; the text is then empty."""
-    seconds: float | None = None
+    seconds: float | int | None = None
     """Seconds that the reply took where waiting for the policy is no measure of it, else None."""
 
     def __post_init__(self) -> None:
@@ -96,6 +85,9 @@ class Reply:
         self.text.encode()
         if self.reasoning is not None:
             self.reasoning.encode()
+
+
+_TYPES: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(Reply).items()}
 
 
 class Policy(Protocol):
