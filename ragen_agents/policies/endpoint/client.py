@@ -5,13 +5,14 @@ An answer comes from elsewhere and is never trusted.
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl
 
 import httpx2
 from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator, field_validator
 
 from ragen_agents.bounded_http import bounded
 from ragen_agents.policies.endpoint.errors import (
@@ -98,8 +99,15 @@ class Usage(_Part):
         return max(self.completion_tokens, (self.total_tokens or 0) - self.prompt_tokens)
 
 
+def _or_none(given: Any, validate: Callable[[Any], Any]) -> Any:
+    try:
+        return validate(given)
+    except ValidationError:
+        return None
+
+
 class _Counted(_Part):
-    usage: Any = None
+    usage: Annotated[Usage | None, WrapValidator(_or_none)] = None
 
 
 class _Completion(_Counted):
@@ -108,9 +116,6 @@ class _Completion(_Counted):
 
 class _Failure(_Part):
     error: Any = None
-
-
-_USAGE = TypeAdapter(Usage)
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ def read_answer(body: bytes) -> Answer:
         text=text,
         reasoning=_thoughts(message),
         cut_off=reason in _CUT_OFF,
-        usage=_usage(completion.usage),
+        usage=completion.usage,
         calls=calls,
         filtered=reason in _FILTERED and not (text or calls),
     )
@@ -217,16 +222,9 @@ def _thought(thinking: Any) -> str:
     return thinking if isinstance(thinking, str) else ""
 
 
-def _usage(given: Any) -> Usage | None:
-    try:
-        return _USAGE.validate_python(given)
-    except ValidationError:
-        return None
-
-
 def _usage_of(body: bytes) -> Usage | None:
     try:
-        return _usage(_Counted.model_validate_json(body).usage)
+        return _Counted.model_validate_json(body).usage
     except ValidationError:
         return None
 
