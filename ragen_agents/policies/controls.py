@@ -1,8 +1,9 @@
 """Rule-based agents: the controls that scores are measured against, and rules for WebShop."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -14,23 +15,29 @@ from ragen_envs.game.text import action_texts
 from ragen_envs.games.webshop.dynamics import BUY
 from ragen_envs.games.webshop.env import WebShopEnv
 
-_BATCH: Final = 256
-
 
 def _reply(env: Conversation, actions: Sequence[Action], thought: str) -> Reply:
     names = action_texts(env.names, actions)
     return Reply(format_reply(names, thought if env.settings.think else None))
 
 
-class RandomPolicy:
+class _OneByOne(ABC):
+    """Replies to each request by itself."""
+
+    batch_size = 256
+
+    def act(self, requests: Sequence[Request]) -> list[Reply]:
+        """Reply to each request."""
+        return [self._answer(request) for request in requests]
+
+    @abstractmethod
+    def _answer(self, request: Request) -> Reply: ...
+
+
+class RandomPolicy(_OneByOne):
     """Uniformly random actions, legal ones if they are words, as many per turn as the limits allow."""
 
     name = "random"
-    batch_size = _BATCH
-
-    def act(self, requests: Sequence[Request]) -> list[Reply]:
-        """Reply to each request from its own seed."""
-        return [self._answer(request) for request in requests]
 
     def _answer(self, request: Request) -> Reply:
         env = request.conversation
@@ -39,48 +46,36 @@ class RandomPolicy:
         return _reply(env, actions, "random")
 
 
-class NoopPolicy:
+class NoopPolicy(_OneByOne):
     """A reply with an empty answer, which is invalid, to measure the value of doing nothing."""
 
     name = "noop"
-    batch_size = _BATCH
 
-    def act(self, requests: Sequence[Request]) -> list[Reply]:
-        """Reply with an empty answer."""
-        return [_reply(request.conversation, (), "nothing") for request in requests]
+    def _answer(self, request: Request) -> Reply:
+        return _reply(request.conversation, (), "nothing")
 
 
-class OraclePolicy:
+class OraclePolicy(_OneByOne):
     """The exact optimum under the budget that is left, from the game's own state."""
 
     name = "oracle"
-    batch_size = _BATCH
 
-    def act(self, requests: Sequence[Request]) -> list[Reply]:
-        """Reply with the oracle's actions for this turn."""
-        return [
-            _reply(request.conversation, request.conversation.oracle().actions, "optimal")
-            for request in requests
-        ]
+    def _answer(self, request: Request) -> Reply:
+        return _reply(request.conversation, request.conversation.oracle().actions, "optimal")
 
 
 Control: TypeAlias = RandomPolicy | NoopPolicy | OraclePolicy
 """A policy that looks into the game. Asked for one request at a time, it replies as for many."""
 
 
-class FirstHitPolicy:
+class FirstHitPolicy(_OneByOne):
     """The published rule: search for the instruction and buy the first product found, without any option.
 
     It is the rule of WebShop's ``baseline_models/test.py``.
     """
 
     name = "webshop-first-hit"
-    batch_size = _BATCH
     chooses_options: ClassVar[bool] = False
-
-    def act(self, requests: Sequence[Request]) -> list[Reply]:
-        """Reply to each request by rule."""
-        return [self._answer(request) for request in requests]
 
     def _answer(self, request: Request) -> Reply:
         conversation = request.conversation
