@@ -102,17 +102,11 @@ def advice(config: TrainConfig, planner: Planner) -> str:
         if given is not None and tokens < given:
             names = [*names, f"update.max_tokens_per_micro_batch={tokens}"]
         return f"it would fit with {' '.join(names)}"
-    fewer = _fewer_episodes(config)
-    if fewer is not None and most_tokens(fewer, planner) is not None:
+    fewest = {"rollout": {"prompts_per_iteration": 1, "group_size": 2}, "evaluation": {"episodes": 1}}
+    if config.episodes > 2 and most_tokens(_changed(config, fewest), planner) is not None:
         evaluated = ", evaluation.episodes" if config.evaluation.every else ""
         return f"lower rollout.group_size{evaluated} or rollout.prompts_per_iteration"
     return "lower rollout.max_tokens, or take a smaller model or several GPUs with fsdp=true"
-
-
-def _fewer_episodes(config: TrainConfig) -> TrainConfig | None:
-    """Return a config with the fewest episodes at a time, or None if it has no more than that."""
-    fewest = {"rollout": {"prompts_per_iteration": 1, "group_size": 2}, "evaluation": {"episodes": 1}}
-    return None if config.episodes <= 2 else _changed(config, fewest)
 
 
 def most_tokens(config: TrainConfig, planner: Planner) -> int | None:

@@ -106,8 +106,7 @@ class UnknownShapeError(RagenError):
 def shape_of(config: Any) -> ModelShape:
     """Return the sizes of the model that a transformers config describes.
 
-    Raises:
-        UnknownShapeError: It is no decoder of attention and gated feed-forward layers.
+    An `UnknownShapeError` says that it is no decoder of attention and gated feed-forward layers.
     """
     text = config.get_text_config()
     try:

@@ -289,10 +289,9 @@ def _layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize
     """Return the bytes that one layer keeps for its backward pass."""
     if arithmetic.tree or arithmetic.packed:
         return _tree_layer_activations(shape, arithmetic, size)
-    wide = shape.query_width
-    numbers = _norms(shape, arithmetic) + _linear_inputs(shape, arithmetic) + 2 * wide * arithmetic.product
+    keys = 2 * shape.query_width * arithmetic.product
+    numbers = _norms(shape, arithmetic) + _linear_inputs(shape, arithmetic) + keys
     numbers += 3 * shape.intermediate * arithmetic.product
-    keys = 2 * wide * arithmetic.product
     return size.tokens * numbers + size.key_tokens * keys + size.pairs * arithmetic.product
 
 

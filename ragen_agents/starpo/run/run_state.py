@@ -56,9 +56,8 @@ class RunState:
     def resume(self) -> None:
         """Load the latest checkpoint, if there is one, and show the monitor what came before it.
 
-        Raises:
-            RagenError: The checkpoints are damaged, or those of a longer run are missing, or several
-            processes do not see the same ones.
+        A `RagenError` says that checkpoints are damaged, that those of a longer run are missing, or that
+        several processes do not see the same ones.
         """
         accelerator = self.learner.accelerator
         latest = together(self._last_sound, accelerator)

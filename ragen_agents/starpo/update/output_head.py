@@ -16,12 +16,8 @@ def chunked_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities of targets and entropies, (n,) each, without logits of all n at once.
 
-    Args:
-        policy: The model whose output head it is.
-        hidden: (n, d), the states that predict the targets.
-        targets: (n,) token ids.
-        temperature: Logits are divided by it.
-        float32_head: Whether logits are computed in float32 also under autocast.
+    The model's output head reads the states that predict the targets, (n, d), in float32 also under
+    autocast if ``float32_head``. Logits are divided by the temperature.
     """
     # Made once, for autocast would round the weight again for each part.
     rounded = None
