@@ -448,10 +448,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         advice = self.oracle(Budget(_ANY_LENGTH, 1, _ANY_LENGTH))
         return {"solution_length": len(advice.actions)} if advice.value == 1 else {}
 
-    def random_baseline(
-        self,
-        budget: Budget | int | None = None,  # noqa: ARG002
-    ) -> RandomBaseline | None:
+    def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:  # noqa: ARG002
         """Return the exact success probability and expected return of uniformly random actions.
 
         The agent is the random policy: in each turn it plays as many actions as the limits allow, each

@@ -99,7 +99,6 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self.action_space = spaces.Discrete(2)
 
     def play(self, action: int) -> tuple[float, bool, bool]:
-        """Pull arm 0 or 1, in the order shown."""
         self.chosen = action
         self.paid = pull(self.arms[self._kinds[action]], self.rng.random())
         return self.paid, True, True
@@ -112,13 +111,11 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         return Advice((self._kinds.index(better),), 1.0, self.arms[better].mean)
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
-        """Return the value of a random pull."""
         if self.chosen is not None or as_budget(budget).reach == 0:
             return RandomBaseline(float(self.success), 0.0)
         return RandomBaseline(0.5, sum(arm.mean for arm in self.arms.values()) / 2)
 
     def key(self, level: str) -> int:
-        """Return the key of a pair of names in text form, in [0, 2^63)."""
         return generator.pair_key(text.decode_level(level))
 
     @property
@@ -131,7 +128,6 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
 
     @property
     def success(self) -> bool:
-        """Whether the arm with the higher mean was pulled."""
         return self.chosen is not None and self._kinds[self.chosen] == self._better()
 
     def _start_drawn(self, split: str) -> None:
@@ -139,7 +135,6 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self._load("/".join(names))
 
     def start(self, level: str) -> None:
-        """Set the state to a level in text form."""
         self.names = text.decode_level(level)
         risky = 1 if self.names[0] not in generator.risky_names() else 0
         gamble = risky if self.gamble == "sounds_risky" else 1 - risky
@@ -148,15 +143,12 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self.paid = None
 
     def observe(self) -> NDArray[np.int64]:
-        """Return the observation; see the base."""
         known, unknown = generator.name_indices(), len(generator.all_names())
         return np.array([known.get(name, unknown) for name in self.names])
 
     def info(self, effective: bool) -> dict[str, Any]:
-        """Return the info; see the class."""
         gambled = self.chosen is not None and self._kinds[self.chosen] == RISKY
         return {**super().info(effective), "gambled": gambled}
 
     def picture(self) -> NDArray[np.uint8]:
-        """Draw the state."""
         return image.render(self.names, self.chosen, self.paid)

@@ -15,7 +15,6 @@ class BanditText(OwnText):
     """The text face of the bandits."""
 
     def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards."""
         sure, gamble = env.arms[SAFE], env.arms[RISKY]
         if gamble.pays > sure.pays:
             arms = "One arm always pays a small amount; the other pays a larger amount or nothing."
@@ -28,18 +27,16 @@ class BanditText(OwnText):
         )
 
     def actions(self, env: Any) -> tuple[str, ...]:
-        """Return the names of the two arms, in the order shown."""
         names: tuple[str, str] = env.names
         return names
 
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return the two arms and, after the pull, what was paid."""
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         first, second = env.names
         if env.chosen is None:
             return f"Arms: {first}, {second}"
         return f"{env.names[env.chosen]} paid {env.paid:g}"
 
-    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:  # noqa: ARG002
+    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
         """State how each name sounds, and the choice by its sound before its name.
 
         A small model that chooses between two names at once has to predict a mixture of them, and a mixture
@@ -52,13 +49,7 @@ class BanditText(OwnText):
             f"My choice. {sounds}: {env.names[actions[0]]}."
         )
 
-    def claims(
-        self,
-        env: Any,
-        thought: str,
-        executed: Sequence[int],  # noqa: ARG002
-        names: tuple[str, ...],
-    ) -> list[Claim]:
+    def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about names: how one sounds, and whether it pays more on average.
 
         They are knowledge, which nothing that is shown decides.

@@ -79,11 +79,9 @@ class CountdownEnv(WordGameEnv):
 
     @property
     def success(self) -> bool:
-        """Whether the target is among the numbers."""
         return self.target in self.numbers
 
     def legality(self, action: str) -> Legality:
-        """Return whether an operation may be played; see the base class."""
         return dynamics.legality(self.numbers, action)
 
     def available(self) -> tuple[str, ...]:
@@ -91,19 +89,16 @@ class CountdownEnv(WordGameEnv):
         return tuple(map(str, dynamics.operations(self.numbers)))
 
     def play(self, action: str) -> tuple[float, bool, bool]:
-        """Play a legal operation."""
         operation = dynamics.read_operation(action)
         assert operation is not None
         self.numbers = dynamics.play(self.numbers, operation)
         return float(self.success), self.success or len(self.numbers) == 1, True
 
     def solution(self) -> tuple[str, ...] | None:
-        """Return the operations of a shortest solution, or None if there is none."""
         plan = solver.solution(self.numbers, self.target)
         return None if plan is None else tuple(map(str, plan))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
-        """Return the value of uniformly random legal operations."""
         return solver.random_baseline(self.numbers, self.target, as_budget(budget))
 
     def level_key(self, level: str) -> str:
@@ -120,10 +115,8 @@ class CountdownEnv(WordGameEnv):
                 return text.encode_level(numbers, target)
 
     def start(self, level: str) -> None:
-        """Set the state to a level in text form."""
         self.numbers, self.target = text.decode_level(level)
 
     def picture(self) -> Image:
-        """Draw the state."""
         given, _ = text.decode_level(self.level)
         return image.render(self.numbers, self.target, len(given))

@@ -15,8 +15,7 @@ _LEVEL: Final = re.compile(r"[0-9]{1,6}:( [0-9]{1,6}){2,6}")
 class CountdownText(OwnText):
     """The text face of Countdown."""
 
-    def rules(self, env: Any) -> str:  # noqa: ARG002
-        """Return the goal, the rules and the rewards."""
+    def rules(self, env: Any) -> str:
         return (
             "You are playing Countdown: reach the target by calculating with the given numbers. Each "
             "action takes two of the numbers, for example 8 * 7 or 9 - 4, and puts the result in their "
@@ -25,11 +24,10 @@ class CountdownText(OwnText):
             "when only one number is left. Rewards: 1 when the target is reached, 0 otherwise."
         )
 
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return the target and the numbers that are left."""
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         return f"Target: {env.target}\nNumbers: {' '.join(map(str, env.numbers))}"
 
-    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
+    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:
         """Calculate each operation, and tell which numbers it leaves."""
         numbers, parts = env.numbers, [f"I need {env.target}."]
         for action in actions:

@@ -86,16 +86,13 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
 
     @property
     def success(self) -> bool:
-        """Whether every face shows a single color."""
         return is_solved(self.state)
 
     def play(self, action: int) -> tuple[float, bool, bool]:
-        """Turn a layer."""
         self.state = turned(self.state, action)
         return float(self.success), self.success, True
 
     def solution(self) -> tuple[int, ...]:
-        """Return a solution with the fewest turns."""
         return oracle.solution(self.state)
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
@@ -103,7 +100,6 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         return oracle.random_baseline(self.state, as_budget(budget))
 
     def key(self, level: str) -> int:
-        """Return the key of a level in text form, in [0, 2^63)."""
         return cube_key(text.decode_level(level))
 
     def draw_level(self, rng: Rng) -> str:
@@ -113,14 +109,11 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         return text.encode_level(state)
 
     def start(self, level: str) -> None:
-        """Set the state to a level in text form."""
         self.state = text.decode_level(level)
 
     def observe(self) -> NDArray[np.int64]:
-        """Return the observation; see the base."""
         return np.frombuffer(self.state, np.uint8).astype(np.int64)
 
     def picture(self) -> NDArray[np.uint8]:
-        """Draw the state."""
         cells = np.frombuffer(text.unfolded(self.state), np.uint8)
         return self.tile_set.render(cells.reshape(-1, text.WIDTH))

@@ -45,8 +45,7 @@ class CubeText(BoardText):
     vocabularies: Mapping[str, Symbols] = {"standard": STANDARD}
     cell_names = CELL_NAMES
 
-    def rules(self, env: Any) -> str:  # noqa: ARG002
-        """Return the goal, the rules and the rewards."""
+    def rules(self, env: Any) -> str:
         return (
             "You are solving a 2x2x2 cube: turn its layers until each of the six faces shows a single "
             "color; then the game ends. "
@@ -58,11 +57,9 @@ class CubeText(BoardText):
         )
 
     def cells(self, env: Any) -> tuple[bytes, int]:
-        """Return the unfolded cube, and its width."""
         return unfolded(env.state), WIDTH
 
     def coordinates(self, env: Any) -> str:
-        """Return the colors of each face, row by row."""
         lines = ["Each face is listed as in the unfolded cube, upper row, lower row."]
         for number, face in enumerate(FACES):
             a, b, c, d = (COLORS[color] for color in env.state[4 * number : 4 * number + 4])

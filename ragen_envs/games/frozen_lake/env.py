@@ -100,7 +100,6 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, self._shape, np.uint8)
 
     def play(self, action: int) -> tuple[float, bool, bool]:
-        """Walk in a direction, or where the ice turns it."""
         turn = dynamics.turned(self.success_rate, self.rng.random())
         if self.orientation & 4:
             turn = -turn
@@ -111,7 +110,6 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     @property
     def success(self) -> bool:
-        """Whether the player is at the goal."""
         return self.tiles[self.position] == dynamics.GOAL
 
     @property
@@ -128,7 +126,6 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     @classmethod
     def read_levels(cls, path: str | PathLike[str]) -> tuple[FileLevel, ...]:
-        """Return the maps of a file; see the base."""
         return read_level_file(path, text.is_file_row, text.read_file_rows)
 
     @property
@@ -136,11 +133,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         return dynamics.Lake(self.tiles, self.height, self.width, self.success_rate)
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
-        """Return the best run of actions and the largest probability to reach the goal."""
         return oracle.advise(self._lake, self.position, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
-        """Return the value of random actions; the return is the probability to reach the goal."""
         return oracle.random_baseline(self._lake, self.position, as_budget(budget))
 
     def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
@@ -156,7 +151,6 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         return {**known, "holes": holes, "cells": size - holes}
 
     def key(self, level: str) -> int:
-        """Return the key of a level in text form, in [0, 2^63)."""
         return generator.map_key(*text.decode_level(level))
 
     def _start_drawn(self, split: str) -> None:
@@ -166,7 +160,6 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self.place(tiles, start)
 
     def start(self, level: str) -> None:
-        """Set the state to a level in text form."""
         tiles, self.height, self.width, start = text.decode_level(level)
         self.place(tiles, start)
 
@@ -179,18 +172,14 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     @property
     def level(self) -> str:
-        """The initial level of this episode in text form."""
         return text.encode_level(self.tiles, self.width, self._start_position)
 
     def observe(self) -> NDArray[np.uint8]:
-        """Return the observation; see the base."""
         board = self.board
         return board if board.shape == self._shape else padded(board, self._shape, dynamics.HOLE)
 
     def info(self, effective: bool) -> dict[str, Any]:
-        """Return the info; see the class."""
         return {**super().info(effective), "slipped": self._slipped}
 
     def picture(self) -> NDArray[np.uint8]:
-        """Draw the state."""
         return self.tile_set.render(self.board)

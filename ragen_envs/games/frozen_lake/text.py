@@ -51,7 +51,6 @@ class FrozenLakeText(BoardText):
     cell_names = CELL_NAMES
 
     def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards."""
         return (
             "You are playing FrozenLake. Reach the goal and avoid the holes. Each action moves you one "
             f"tile. {ice_text(env.success_rate)} A move off the edge leaves you where you are but "
@@ -60,11 +59,9 @@ class FrozenLakeText(BoardText):
         )
 
     def cells(self, env: Any) -> tuple[bytes, int]:
-        """Return the present cell codes, and the width of the map."""
         return env.cells, env.width
 
     def coordinates(self, env: Any) -> str:
-        """Return the places of everything but frozen tiles."""
         places = {"player": [env.position]}
         for name, code in (("goal", GOAL), ("hole", HOLE)):
             places[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]

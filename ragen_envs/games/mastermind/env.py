@@ -67,19 +67,15 @@ class MastermindEnv(WordGameEnv):
 
     @property
     def success(self) -> bool:
-        """Whether the code was found."""
         return bool(self.guesses) and self.guesses[-1][1] == dynamics.SOLVED
 
     def legality(self, action: str) -> Legality:
-        """Return whether an action is a guess; see the base class."""
         return dynamics.legality(action)
 
     def available(self) -> tuple[str, ...]:
-        """Return every code."""
         return tuple(map(" ".join, dynamics.CODES))
 
     def play(self, action: str) -> tuple[float, bool, bool]:
-        """Guess a code."""
         guess = dynamics.read_code(action)
         assert guess is not None
         self.guesses = (*self.guesses, (guess, dynamics.answer_to(guess, self.code)))
@@ -96,7 +92,6 @@ class MastermindEnv(WordGameEnv):
         return oracle.advise(self.guesses, self.success, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
-        """Return the value of uniformly random guesses."""
         if self.success:
             return RandomBaseline(1.0, 0.0)
         chance = 1 - (1 - 1 / len(dynamics.CODES)) ** as_budget(budget).reach
@@ -108,22 +103,17 @@ class MastermindEnv(WordGameEnv):
         return oracle.value_after(self.guesses, guesses, budget)
 
     def level_key(self, level: str) -> str:
-        """Return the code."""
         return f"mastermind {text.decode_level(level)}"
 
     def draw_level(self, rng: Rng) -> str:
-        """Return a code."""
         return rng.choice(dynamics.CODES)
 
     def start(self, level: str) -> None:
-        """Set the state to a level in text form."""
         self.code = text.decode_level(level)
         self.guesses = ()
 
     def random_action(self, rng: np.random.Generator) -> str:
-        """Return a uniformly random code."""
         return " ".join(dynamics.CODES[int(rng.integers(len(dynamics.CODES)))])
 
     def picture(self) -> Image:
-        """Draw the state."""
         return image.render(self.guesses)

@@ -13,8 +13,7 @@ from ragen_envs.games.mastermind.oracle import remaining
 class MastermindText(OwnText):
     """The text face of Mastermind."""
 
-    def rules(self, env: Any) -> str:  # noqa: ARG002
-        """Return the goal, the rules and the rewards."""
+    def rules(self, env: Any) -> str:
         colors = ", ".join(f"{letter} ({name})" for letter, name in COLORS.items())
         return (
             "You are playing Mastermind: find the hidden code of four pegs. Each peg has one of six "
@@ -24,15 +23,14 @@ class MastermindText(OwnText):
             "guess is the code. Rewards: 1 for finding the code, 0 otherwise."
         )
 
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return the guesses so far with their answers."""
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         lines = [
             f"{number}. {' '.join(guess)}: {answer_text(answer)}"
             for number, (guess, answer) in enumerate(env.guesses, 1)
         ]
         return "\n".join(["Guesses so far:", *lines]) if lines else "No guesses so far."
 
-    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
+    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:
         """State how many codes agree with the answers, and whether the guess is one of them."""
         left = remaining(env.guesses)
         guess = read_code(actions[0])

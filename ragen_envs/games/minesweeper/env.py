@@ -85,19 +85,15 @@ class MinesweeperEnv(WordGameEnv):
 
     @property
     def success(self) -> bool:
-        """Whether all cells without a mine are open."""
         return ALL & ~self.opened == self.mined
 
     def legality(self, action: str) -> Legality:
-        """Return whether an action names a cell; see the base class."""
         return dynamics.legality(action)
 
     def available(self) -> tuple[str, ...]:
-        """Return the closed cells."""
         return tuple(place_name(cell, SIDE) for cell in dynamics.members(ALL & ~self.opened))
 
     def play(self, action: str) -> tuple[float, bool, bool]:
-        """Open a cell."""
         cell = dynamics.cell_of(action)
         assert cell is not None
         if self.opened >> cell & 1:
@@ -146,7 +142,6 @@ class MinesweeperEnv(WordGameEnv):
         return grid_key(cells, SIDE, SIDE)
 
     def draw_level(self, rng: Rng) -> str:
-        """Return a board."""
         while True:
             left, mines = list(range(CELLS)), 0
             for _ in range(self.mines):
@@ -159,11 +154,9 @@ class MinesweeperEnv(WordGameEnv):
                 return text.encode_level(mines, first)
 
     def start(self, level: str) -> None:
-        """Set the state to a level in text form."""
         self.mined, first = text.decode_level(level)
         self.opened = dynamics.opened_by(self.mined, first)
 
     def picture(self) -> Image:
-        """Draw the state."""
         cells = np.frombuffer(self.shown(), np.uint8)
         return self.tile_set.render(cells.reshape(SIDE, SIDE))

@@ -47,14 +47,12 @@ class MinesweeperText(BoardText):
     cell_names = CELL_NAMES
 
     def legend(self, symbols: Symbols) -> str:
-        """Return one line that explains the symbols."""
         return (
             f"{symbols['closed']} closed cell, {symbols['no mine around']} to "
             f"{symbols['eight']} open cell and its number, {symbols['mine']} mine"
         )
 
     def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards."""
         return (
             f"You are playing Minesweeper on a board of 5 rows and 5 columns with {env.mines} mines. Open "
             "every cell that has no mine. Each action opens a cell: r2c3 is row 2, column 3, counted "
@@ -65,11 +63,9 @@ class MinesweeperText(BoardText):
         )
 
     def cells(self, env: Any) -> tuple[bytes, int]:
-        """Return the board as seen, and its width."""
         return env.shown(), SIDE
 
     def coordinates(self, env: Any) -> str:
-        """Return the cells row by row."""
         names = [*map(str, range(9)), "closed", "mine"]
         shown = env.shown()
         return "\n".join(
@@ -77,7 +73,7 @@ class MinesweeperText(BoardText):
             for row in range(SIDE)
         )
 
-    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
+    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:
         """State for each cell whether it is certainly safe, by what is seen before the turn."""
         boards, parts = oracle.consistent(env.mined, env.opened), []
         for action in actions:
@@ -88,13 +84,7 @@ class MinesweeperText(BoardText):
             parts.append(f"{place_name(cell, SIDE)} {known}.")
         return " ".join(parts)
 
-    def claims(
-        self,
-        env: Any,
-        thought: str,
-        executed: Sequence[str],
-        names: tuple[str, ...],  # noqa: ARG002
-    ) -> list[Claim]:
+    def claims(self, env: Any, thought: str, executed: Sequence[str], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about cells; "safe" is true if it holds on all boards that fit what is seen."""
         boards, after = oracle.consistent(env.mined, env.opened), split_thought(thought)[1]
         opened = {cell_of(action): action for action in executed}

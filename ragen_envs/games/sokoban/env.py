@@ -149,7 +149,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, self._shape, np.uint8)
 
     def play(self, action: int) -> tuple[float, bool, bool]:
-        """Walk, and push the box that is in the way."""
         self._player, moved, self._left, paid = play(
             self._board, self._player, self._offsets[action], self._left, self.reward,
             self._distances,
@@ -179,7 +178,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return read_level_file(path, text.is_file_row, text.read_file_rows)
 
     def solution(self) -> tuple[int, ...] | None:
-        """Return a solution with the fewest moves, or None if there is none."""
         return solve(self.board)
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
@@ -208,7 +206,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return {"solution_length": len(plan), "pushes": pushes, **known}
 
     def key(self, level: str) -> int:
-        """Return the key of a level in text form, in [0, 2^63)."""
         return level_key(*text.decode_level(level))
 
     def _start_drawn(self, split: str) -> None:
@@ -221,7 +218,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self.place(board)
 
     def start(self, level: str) -> None:
-        """Set the state to a level in text form."""
         board, self.height, self.width = text.decode_level(level)
         self.place(board)
 
@@ -237,21 +233,17 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     @property
     def level(self) -> str:
-        """The initial level of this episode in text form."""
         return text.encode_level(self._initial, self.width)
 
     def observe(self) -> NDArray[np.uint8]:
-        """Return the observation; see the base."""
         if (self.height, self.width) != self._shape:
             return padded(self.board, self._shape, WALL)
         return np.ndarray(self._shape, np.uint8, bytearray(self._board))
 
     def info(self, effective: bool) -> dict[str, Any]:
-        """Return the info; see the class."""
         return {**super().info(effective), "boxes_on_target": self.targets - self._left}
 
     def picture(self) -> NDArray[np.uint8]:
-        """Draw the state."""
         return self.tile_set.render(self.board)
 
 

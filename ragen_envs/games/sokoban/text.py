@@ -66,7 +66,6 @@ class SokobanText(BoardText):
     cell_names = CELL_NAMES
 
     def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards."""
         goal, when = "Push every box onto a target", "every box is on a target"
         if env.boxes > env.targets:
             goal, when = ("Push a box onto every target, and leave the other boxes", "every target has a box")
@@ -78,11 +77,9 @@ class SokobanText(BoardText):
         )
 
     def cells(self, env: Any) -> tuple[bytes, int]:
-        """Return the present cell codes, and the width of the board."""
         return env.cells, env.width
 
     def coordinates(self, env: Any) -> str:
-        """Return the places of everything but empty floor."""
         cells, height, width = env.cells, env.height, env.width
         inner = [row * width + column for row in range(1, height - 1) for column in range(1, width - 1)]
         places = {

@@ -86,7 +86,6 @@ class SudokuEnv(WordGameEnv):
         return 0 not in self.grid
 
     def legality(self, action: str) -> Legality:
-        """Return whether a digit may be placed; see the base class."""
         return dynamics.legality(self.grid, action)
 
     def available(self) -> tuple[str, ...]:
@@ -98,7 +97,6 @@ class SudokuEnv(WordGameEnv):
         )
 
     def play(self, action: str) -> tuple[float, bool, bool]:
-        """Place a digit."""
         placement = dynamics.read_placement(action)
         assert placement is not None
         self.grid = dynamics.placed(self.grid, placement)
@@ -115,14 +113,11 @@ class SudokuEnv(WordGameEnv):
         return "sudoku " + "".join(map(str, puzzle))
 
     def draw_level(self, rng: Rng) -> str:
-        """Return a puzzle with one solution."""
         return text.encode_level(generator.generate(self.clues, rng))
 
     def start(self, level: str) -> None:
-        """Set the state to a level in text form."""
         self.grid = text.decode_level(level)
 
     def picture(self) -> Image:
-        """Draw the state."""
         cells = np.frombuffer(self.grid, np.uint8)
         return self.tile_set.render(cells.reshape(dynamics.SIDE, dynamics.SIDE))

@@ -42,12 +42,10 @@ class SudokuText(BoardText):
     cell_names = CELL_NAMES
 
     def legend(self, symbols: Symbols) -> str:
-        """Return one line that explains the symbols."""
         digits = " ".join(symbols[name] for name in CELL_NAMES[1:])
         return f"{symbols['empty']} empty cell, {digits} digits"
 
-    def rules(self, env: Any) -> str:  # noqa: ARG002
-        """Return the goal, the rules and the rewards."""
+    def rules(self, env: Any) -> str:
         return (
             "You are solving a 4x4 Sudoku: fill the empty cells so that every row, every column and "
             "every 2x2 box in a corner holds each of the digits 1, 2, 3 and 4 once. There is one "
@@ -58,18 +56,16 @@ class SudokuText(BoardText):
         )
 
     def cells(self, env: Any) -> tuple[bytes, int]:
-        """Return the grid, and its width."""
         return env.grid, SIDE
 
     def coordinates(self, env: Any) -> str:
-        """Return the cells row by row."""
         names = ["empty", "1", "2", "3", "4"]
         return "\n".join(
             f"row {row + 1}: {', '.join(names[digit] for digit in env.grid[SIDE * row :][:SIDE])}"
             for row in range(SIDE)
         )
 
-    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
+    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:
         """State which digits the row, the column and the box of each cell have."""
         grid, parts = env.grid, []
         for action in actions:
@@ -82,13 +78,7 @@ class SudokuText(BoardText):
             grid = placed(grid, placement)
         return " ".join(parts)
 
-    def claims(
-        self,
-        env: Any,
-        thought: str,
-        executed: Sequence[str],
-        names: tuple[str, ...],  # noqa: ARG002
-    ) -> list[Claim]:
+    def claims(self, env: Any, thought: str, executed: Sequence[str], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about what cells see, what rows miss, and which digit a cell must hold."""
         end, after = split_thought(thought)
         grid, answer, claims = env.grid, next(solutions(env.grid), None), list[Claim]()

@@ -146,11 +146,9 @@ class WebShopEnv(WordGameEnv):
 
     @property
     def success(self) -> bool:
-        """Whether something was bought whose score is 1."""
         return self.verdict is not None and self.verdict.score > 1 - 1e-9
 
     def legality(self, action: str) -> Legality:
-        """Return whether an action may be played on this page; see the base class."""
         return dynamics.legality(self.page, self.catalogue, action)
 
     def available(self) -> tuple[str, ...]:
@@ -168,7 +166,6 @@ class WebShopEnv(WordGameEnv):
         return super().random_action(rng)
 
     def play(self, action: str) -> tuple[float, bool, bool]:
-        """Search or click."""
         before = self.page
         self.page = dynamics.play(before, self.catalogue, action)
         if not self.page.bought:
@@ -193,18 +190,15 @@ class WebShopEnv(WordGameEnv):
         return f"webshop {decode_goal(level, self.catalogue).product.family}"
 
     def draw_level(self, rng: Rng) -> str:
-        """Return a goal in text form."""
         goal = rng.choice(self.goals) if self.goals else draw_goal(self.catalogue, rng)
         return encode_goal(goal, self.catalogue)
 
     def start(self, level: str) -> None:
-        """Start a goal of the customer on the search page."""
         self.goal = decode_goal(level, self.catalogue)
         self.page = dynamics.Page()
         self.verdict = None
 
     def info(self, effective: bool) -> dict[str, Any]:
-        """Return the info; see the class."""
         wrong = () if self.verdict is None else self.verdict.wrong(self.goal)
         score = 0.0 if self.verdict is None else self.verdict.score
         return {**super().info(effective), "score": score, "wrong": ", ".join(wrong)}
@@ -215,7 +209,6 @@ class WebShopEnv(WordGameEnv):
         return super()._frame()
 
     def picture(self) -> Image:
-        """Draw the state."""
         return image.render(self.goal.instruction, self.page, self.catalogue)
 
 

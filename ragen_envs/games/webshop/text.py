@@ -25,7 +25,6 @@ class WebShopText(OwnText):
     """The text face of the shop."""
 
     def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards."""
         reward = (
             "1 if everything is as asked, 0 otherwise"
             if env.reward == "binary"
@@ -42,12 +41,11 @@ class WebShopText(OwnText):
             + (_HINTS if env.hints else "")
         )
 
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return the page, in the form that the env was made for."""
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         shown = page_text(env.goal.instruction, env.page, env.catalogue, env.observation_mode)
         return shown if env.verdict is None else f"{shown}\n{_outcome(env)}"
 
-    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
+    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:
         """State the request, and the next step towards it."""
         goal = env.goal
         wanted = ", ".join((*goal.attributes, *(value for _, value in goal.options)))

@@ -98,18 +98,15 @@ class BanditMarketEnv(MultiAgentEnv):
         return tuple(arm.mean for _, arm in self.offers)
 
     def oracle(self, seat: int) -> Advice:
-        """Return the seat's arm in a pure equilibrium; see the class."""
         chosen = oracle.pure_equilibrium(self.means, self.players)
         counts = counts_of(chosen, self.arms)
         arm = chosen[seat]
         return Advice((arm,), 1.0, self.rounds_left * self.means[arm] / counts[arm])
 
     def success(self, seat: int) -> bool:
-        """Return whether the seat's last choice was a best reply to the others'."""
         return self.choices is not None and is_best_reply(self.means, self.choices, seat)
 
     def key(self, level: str) -> int:
-        """Return the key of a market in text form, in [0, 2^63)."""
         return generator.market_key(text.decode_level(level))
 
     def _start_fresh(self, split: str) -> None:
@@ -120,19 +117,16 @@ class BanditMarketEnv(MultiAgentEnv):
 
     @property
     def level(self) -> str:
-        """The initial level of this episode in text form."""
         return text.encode_level(self.offers)
 
     def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
-        """Play one round."""
         pots = [pull(arm, self.rng.random()) for _, arm in self.offers]
         counts = counts_of(actions, self.arms)
         self.choices = tuple(actions)
         self.pots = tuple(pot if n else 0.0 for pot, n in zip(pots, counts, strict=True))
         return share(self.pots, self.choices), [False] * self.players
 
-    def observe(self, seat: int) -> NDArray[np.float32]:  # noqa: ARG002
-        """Return the observation; see the base."""
+    def observe(self, seat: int) -> NDArray[np.float32]:
         counts = counts_of(self.choices or (), self.arms)
         rows = [
             (arm.pays, arm.chance, count, pot)
@@ -141,7 +135,6 @@ class BanditMarketEnv(MultiAgentEnv):
         return np.array(rows, np.float32)
 
     def info(self, seat: int) -> dict[str, Any]:
-        """Return the info; see the class."""
         chosen = None if self.choices is None else self.choices[seat]
         return {
             "success": self.success(seat),
@@ -150,7 +143,6 @@ class BanditMarketEnv(MultiAgentEnv):
         }
 
     def picture(self) -> NDArray[np.uint8]:
-        """Draw the state."""
         from ragen_envs.multi_agent.games.bandit_market import image
 
         return image.render(self.offers, self.choices, self.pots)

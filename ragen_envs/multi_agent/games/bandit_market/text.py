@@ -15,7 +15,6 @@ class BanditMarketText(OwnText):
     """The text face of the market; its state has one form, whatever is asked for."""
 
     def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards."""
         return (
             f"You are player_{env.seat} of {env.game.players} at a market of "
             f"{len(env.game.offers)} arms. Each turn, all players choose an arm at the same time. "
@@ -25,8 +24,7 @@ class BanditMarketText(OwnText):
             "given what the others chose. Rewards: your share."
         )
 
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
-        """Return the arms, and what happened to them in the last round."""
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         game = env.game
         return "\n".join(
             f"{name}: pays {arm.pays:g} with probability {arm.chance:g}{_last(game, number)}"

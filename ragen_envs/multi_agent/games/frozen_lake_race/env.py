@@ -140,12 +140,10 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         return Advice((min(action, STAY),), value, float(best.returns[seat, state]))
 
     def success(self, seat: int) -> bool:
-        """Return whether the seat is at the goal, and all are if all must."""
         seats = range(self.players) if self.finish == ALL else (seat,)
         return all(self.tiles[self.positions[s]] == GOAL for s in seats)
 
     def cells_of(self, seat: int) -> bytearray:
-        """Return the cell codes as a seat sees them, (h*w,), a copy."""
         cells = bytearray(self.tiles)
         for position in self.positions:
             cells[position] = self.tiles[position] + PLAYER + _OTHER
@@ -170,11 +168,9 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
 
     @property
     def level(self) -> str:
-        """The initial level of this episode in text form."""
         return text.encode_level(self._lake, self.width)
 
     def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
-        """Play one round."""
         directions = [direction_of(action, self.success_rate, self.rng.random()) for action in actions]
         before = self.positions
         self.positions = walk_all(self.tiles, self._ways, before, directions)
@@ -187,7 +183,6 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         return score(self.tiles, self.positions, self.finish)
 
     def info(self, seat: int) -> dict[str, Any]:
-        """Return the info; see the class."""
         return {
             "success": self.success(seat),
             "action_is_effective": self._moved[seat],
@@ -196,7 +191,6 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         }
 
     def picture(self) -> NDArray[np.uint8]:
-        """Draw the state."""
         from ragen_envs.games.frozen_lake.image import TILES
 
         cells = bytearray(self.tiles)

@@ -34,7 +34,6 @@ class FrozenLakeRaceText(SeatBoardText):
     cell_names = CELL_NAMES
 
     def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards."""
         game = env.game
         if game.finish == ALL:
             goal = (
@@ -58,7 +57,6 @@ class FrozenLakeRaceText(SeatBoardText):
         )
 
     def coordinates(self, env: Any) -> str:
-        """Return the places of everything but frozen tiles."""
         game = env.game
         places = seats_of(game.positions, env.seat)
         for name, code in (("goal", GOAL), ("hole", HOLE)):

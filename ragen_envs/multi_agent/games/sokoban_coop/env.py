@@ -97,7 +97,6 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         self._set_board_spaces()
 
     def oracle(self, seat: int) -> Advice:
-        """Return the seat's part of the shortest joint plan; see the class."""
         plan = self._plan_from_here()
         if self._left == 0:
             return Advice((STAY,), 1.0, 0.0)
@@ -106,12 +105,10 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
             return Advice((STAY,), 0.0, self._return_of(waiting))
         return Advice((plan[0][seat],), 1.0, self._return_of(plan))
 
-    def success(self, seat: int) -> bool:  # noqa: ARG002
-        """Return whether all boxes are on targets."""
+    def success(self, seat: int) -> bool:
         return self._left == 0
 
     def cells_of(self, seat: int) -> bytearray:
-        """Return the cell codes as a seat sees them, (h*w,), a copy."""
         cells = bytearray(self.board)
         for other, cell in enumerate(self.movers):
             if other != seat:
@@ -162,16 +159,13 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     @property
     def level(self) -> str:
-        """The initial level of this episode in text form."""
         return text.encode_level(self._initial.board, self._initial.movers, self.width)
 
     def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
-        """Play one round."""
         self._moved, self._left, reward = play_round(self.board, self.movers, actions, self.width, self._left)
         return [reward] * self.players, [self._left == 0] * self.players
 
     def info(self, seat: int) -> dict[str, Any]:
-        """Return the info; see the class."""
         return {
             "success": self._left == 0,
             "action_is_effective": self._moved[seat],
@@ -180,7 +174,6 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         }
 
     def picture(self) -> NDArray[np.uint8]:
-        """Draw the state."""
         from ragen_envs.games.sokoban.image import TILES
 
         return self._draw_players(TILES, self.board, self.movers)

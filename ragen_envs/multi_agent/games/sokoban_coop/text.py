@@ -42,7 +42,6 @@ class SokobanCoopText(SeatBoardText):
     cell_names = CELL_NAMES
 
     def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards."""
         game = env.game
         return (
             f"You are player_{env.seat} of {game.players} playing Sokoban together. Push every box "
@@ -55,7 +54,6 @@ class SokobanCoopText(SeatBoardText):
         )
 
     def coordinates(self, env: Any) -> str:
-        """Return the places of everything but empty floor."""
         game = env.game
         codes = {
             "box": (BOX, BOX_ON_TARGET),
