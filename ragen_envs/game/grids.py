@@ -114,6 +114,14 @@ def places_text(places: Mapping[str, Sequence[int]], height: int, width: int, no
     return "\n".join(lines)
 
 
+def rows_text(cells: bytes, width: int, names: Sequence[str]) -> str:
+    """Return the names of cell codes (h*w,), one line for each row, counted from 1."""
+    rows = [cells[first : first + width] for first in range(0, len(cells), width)]
+    return "\n".join(
+        f"row {number}: {', '.join(names[code] for code in row)}" for number, row in enumerate(rows, 1)
+    )
+
+
 def rewards_text(terms: Sequence[tuple[float, str]]) -> str:
     """Return the sentence about the rewards; terms of 0 are left out.
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.claims import AFTER, MOVE, Claim, made, split_thought
-from ragen_envs.game.grids import BoardText
+from ragen_envs.game.grids import BoardText, rows_text
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.places import PLACE, place_name, read_place
 from ragen_envs.game.text import Symbols
@@ -66,12 +66,7 @@ class MinesweeperText(BoardText):
         return env.shown(), SIDE
 
     def coordinates(self, env: Any) -> str:
-        names = [*map(str, range(9)), "closed", "mine"]
-        shown = env.shown()
-        return "\n".join(
-            f"row {row + 1}: {', '.join(names[code] for code in shown[SIDE * row :][:SIDE])}"
-            for row in range(SIDE)
-        )
+        return rows_text(env.shown(), SIDE, [*map(str, range(9)), "closed", "mine"])
 
     def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:
         """State for each cell whether it is certainly safe, by what is seen before the turn."""

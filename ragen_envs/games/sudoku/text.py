@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.claims import AFTER, MOVE, Claim, made, read_number, split_thought
-from ragen_envs.game.grids import BoardText
+from ragen_envs.game.grids import BoardText, rows_text
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.places import PLACE, place_name, read_place
 from ragen_envs.game.text import Symbols
@@ -59,11 +59,7 @@ class SudokuText(BoardText):
         return env.grid, SIDE
 
     def coordinates(self, env: Any) -> str:
-        names = ["empty", "1", "2", "3", "4"]
-        return "\n".join(
-            f"row {row + 1}: {', '.join(names[digit] for digit in env.grid[SIDE * row :][:SIDE])}"
-            for row in range(SIDE)
-        )
+        return rows_text(env.grid, SIDE, ["empty", "1", "2", "3", "4"])
 
     def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:
         """State which digits the row, the column and the box of each cell have."""
