@@ -23,7 +23,13 @@ def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """List the games with their ids, a summary, and the number of frozen levels."""
     import pandas as pd
 
-    rows = [*filter(None, (_row_of(*game) for game in _listed())), *_multi_agent_rows()]
+    rows = []
+    for game_id, text_id, summary in _listed():
+        try:
+            rows.append(_row(game_id, text_id, summary))
+        except Exception as error:  # a game of one's own
+            _LOG.warning("game '%s' cannot be made: %s: %s", text_id, type(error).__name__, error)
+    rows += _multi_agent_rows()
     header = ["id", "text id", "summary", "frozen levels", "train / validation / test"]
     cells = [[row["id"], row["text_id"], row["summary"], row["levels"], _counts(row)] for row in rows]
     hideable = ("frozen levels", header[-1], "id")
@@ -50,15 +56,6 @@ def _listed() -> list[tuple[str, str, str]]:
     known = {text_id for _, text_id, _ in listed}
     others = ((game_of(text_id) or "", text_id) for text_id in text_ids() if text_id not in known)
     return [*listed, *((game_id, text_id, f"{game_id} in words") for game_id, text_id in others)]
-
-
-def _row_of(game_id: str, text_id: str, summary: str) -> dict[str, Any] | None:
-    """Return the row of a game; None, with a warning, for one that cannot be made."""
-    try:
-        return _row(game_id, text_id, summary)
-    except Exception as error:
-        _LOG.warning("game '%s' cannot be made: %s: %s", text_id, type(error).__name__, error)
-        return None
 
 
 def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:

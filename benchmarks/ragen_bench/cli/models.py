@@ -95,10 +95,10 @@ def build(
     from ragen_agents.starter import STARTER
     from ragen_agents.starter.model_build import build as build_model
     from ragen_agents.starter.recipe import Recipe
-    from ragen_envs.errors import RagenError
 
     folder = out or STARTER
-    if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
+    earlier = (folder / "recipe.json").exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if folder.exists() and not earlier:
         raise RagenError(f"'{folder}' exists and is not an earlier build; choose another --out")
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,3 @@ def blank(
     given = merged({"game": text_id_of(game)}, read_overrides(setting or []))
     write_blank(validate(BlankConfig, given, "settings"), out)
     typer.echo(out)
-
-
-def _replaceable(folder: Path) -> bool:
-    return (folder / "recipe.json").exists() or not any(folder.iterdir())

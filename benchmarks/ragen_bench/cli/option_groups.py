@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from inspect import Parameter
 from typing import Any, TypeVar, get_type_hints
 
@@ -39,10 +39,7 @@ def expand_groups(command: Callable[..., ReturnT]) -> Callable[..., ReturnT]:
 
 def _fields(group: Any) -> list[Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    parameters = []
-    for field in fields(group):
-        assert field.default is not MISSING, f"{group.__name__}.{field.name} needs a default"
-        parameters.append(
-            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
-        )
-    return parameters
+    return [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        for field in fields(group)
+    ]

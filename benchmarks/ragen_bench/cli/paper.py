@@ -79,7 +79,6 @@ def make_run(
     from ragen_bench.training_sweeps.sweep_config import ScaleName, load_sweep
     from ragen_bench.training_sweeps.sweep_run import DEFAULT_ROOT, SweepRun
     from ragen_bench.training_sweeps.tasks import Choice
-    from ragen_envs.errors import RagenError
 
     sweep = load_sweep(name)
     if size.scale not in get_args(ScaleName):
@@ -96,7 +95,7 @@ def make_run(
 
 
 UNFINISHED = 1
-"""``ragen train-sweep`` and ``reproduce``: many training runs, and the tables of the paper."""
+"""Exit code where tasks are not done."""
 
 
 @expand_groups

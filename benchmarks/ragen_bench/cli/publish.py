@@ -96,7 +96,6 @@ def build(
     """Check all entries and write a static site that needs no server and makes no requests."""
     from ragen_bench.console.progress import bar
     from ragen_bench.leaderboard.site import build_site
-    from ragen_envs.errors import RagenError
 
     if results is not None and not results.is_dir():
         raise RagenError(f"--results is '{results}', but there is no such folder")
@@ -112,7 +111,6 @@ def serve(
 ) -> None:
     """Serve a built site on localhost, until Ctrl-C."""
     from ragen_bench.viewer.templates import serve_folder
-    from ragen_envs.errors import RagenError
 
     if not (site / "index.html").is_file():
         raise RagenError(f"'{site}' holds no site; run ragen leaderboard build first")
@@ -161,8 +159,6 @@ def submit(
 
 def _ask(folder: Path) -> None:
     """Raise unless an existing entry may be replaced."""
-    from ragen_envs.errors import RagenError
-
     if not folder.exists():
         return
     if not sys.stdin.isatty():

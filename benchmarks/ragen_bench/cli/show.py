@@ -275,8 +275,6 @@ def _of_sweep(name: str, effect: str, design: "Design") -> tuple[float, list[str
 
 
 def _points(text: str, what: str) -> float:
-    from ragen_envs.errors import RagenError
-
     try:
         value = float(text.removesuffix("pp")) if text.endswith("pp") else -1.0
     except ValueError:

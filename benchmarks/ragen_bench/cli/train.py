@@ -12,6 +12,7 @@ import typer
 
 from ragen_bench.cli.interruption import InterruptedCommandError
 from ragen_bench.cli.options import RecipeOption, RunDirectoryOption, complete_game
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_agents.starpo import TrainConfig, Trainer
@@ -68,11 +69,13 @@ def train(
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir
     from ragen_bench.training.run_summary import run_summary
-    from ragen_envs.errors import RagenError
 
     config = _config(what, setting or [], recipe, preset, scale, hashed=not plan)
     if plan:
-        _show_plan(config, device_memory, devices)
+        from ragen_bench.training.memory_view import print_memory_plan
+
+        if not print_memory_plan(config, device_memory, devices):
+            raise typer.Exit(2)
         return
     if device_memory is not None or devices != 1:
         raise RagenError("--device-memory and --devices are for --plan")
@@ -88,7 +91,6 @@ def _config(
 ) -> "TrainConfig":  # fmt: skip
     from ragen_bench.training.recipes import recipe_overrides
     from ragen_bench.training.train_settings import make_train_config, recipe_config
-    from ragen_envs.errors import RagenError
 
     if recipe is None:
         if what is None:
@@ -97,13 +99,6 @@ def _config(
     if preset or scale:
         raise RagenError("a recipe sets what --preset and --scale set; give one or the other")
     return recipe_config(recipe, recipe_overrides(what, setting), hashed)
-
-
-def _show_plan(config: "TrainConfig", device_memory: float | None, devices: int) -> None:
-    from ragen_bench.training.memory_view import print_memory_plan
-
-    if not print_memory_plan(config, device_memory, devices):
-        raise typer.Exit(2)
 
 
 def _train(folder: Path, config: "TrainConfig") -> None:
@@ -195,7 +190,6 @@ def sft(
     from ragen_bench.training.own_episodes import choose_episodes, written_conversations
     from ragen_bench.training.recipes import imitation_of, recipe_overrides
     from ragen_bench.training.run_summary import scoring_command
-    from ragen_envs.errors import RagenError
 
     settings, shown = setting or [], None
     if source is not None:

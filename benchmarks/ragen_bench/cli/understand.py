@@ -12,6 +12,7 @@ from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.options import FormatOption, RunArgument, UncheckedOption, WideOption
 from ragen_bench.cli.run_options import RunOptions
 from ragen_bench.console.formats import Format, percent, print_table
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_bench.analysis.ledger import Ledger
@@ -59,7 +60,6 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
     from ragen_bench.console.progress import bar
     from ragen_bench.leaderboard.store import read_explainable
     from ragen_bench.viewer.run_pages import write_run_pages
-    from ragen_envs.errors import RagenError
 
     folders = [run / TEST if (run / TASK).is_file() and (run / TEST).is_dir() else run for run in runs]
     commands = [_command(folder, checked) for folder in folders]

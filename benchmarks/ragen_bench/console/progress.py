@@ -24,9 +24,6 @@ from ragen_bench.console.log_handler import logs_on, stderr_console
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on standard error; call it with the amount done and the total."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         row = progress.add_task(what, total=None)

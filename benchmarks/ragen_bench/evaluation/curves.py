@@ -105,8 +105,6 @@ def curve_grid(data: pd.DataFrame) -> Grid:
     return Grid(header, lines, left=2)
 
 
-__all__ = ["half_horizon"]
-
 _BEYOND: Final = 20.0
 """Factor beyond the sizes up to which a horizon is extrapolated."""
 _HORIZONS, _SHAPES = 600, np.geomspace(0.25, 8, 41)
