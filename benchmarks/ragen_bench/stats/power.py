@@ -61,11 +61,7 @@ class Design(NamedTuple):
         )
         return math.sqrt((2 * self.seed_sd**2 + chance / self.levels) / self.seeds)
 
-    def power(self, effect: float) -> float:
-        """Return the probability of detecting a true effect, in [0, 1]."""
-        return self.power_at(effect, 0.05)
-
-    def power_at(self, effect: float, alpha: float) -> float:
+    def power(self, effect: float, alpha: float = 0.05) -> float:
         """Return the probability of detecting a true effect at the level ``alpha``; 0 if it is impossible."""
         if self.rate + effect > 1:
             return 0.0
@@ -164,7 +160,7 @@ def levels_for(effect: float, design: Design, alpha: float) -> int | None:
         alpha: Level of the test.
     """
     counts = range(1, _MOST_LEVELS + 1)
-    place = bisect_left(counts, POWER, key=lambda n: design._replace(levels=n).power_at(effect, alpha))
+    place = bisect_left(counts, POWER, key=lambda n: design._replace(levels=n).power(effect, alpha))
     return counts[place] if place < len(counts) else None
 
 
@@ -172,7 +168,7 @@ def smallest_effect(design: Design, alpha: float = 0.05) -> float:
     """Return the smallest difference that a design finds with `POWER`, infinite if there is none."""
 
     def lacking(effect: float) -> float:
-        return design.power_at(effect, alpha) - POWER
+        return design.power(effect, alpha) - POWER
 
     largest = min(100 * design.error(0.0), 1 - design.rate)
     if lacking(largest) < 0:
@@ -236,7 +232,7 @@ def plan_levels(effect: float, base: Design, alpha: float = 0.05) -> pd.DataFram
     is found with a power of 80%, infinite if there is none.
     """
     designs = [base._replace(seeds=1, levels=levels) for levels in _LEVELS]
-    rows = [(d.levels, d.power_at(effect, alpha), smallest_effect(d, alpha=alpha)) for d in designs]
+    rows = [(d.levels, d.power(effect, alpha), smallest_effect(d, alpha=alpha)) for d in designs]
     return pd.DataFrame(rows, columns=["levels", "power", "finds"])
 
 
