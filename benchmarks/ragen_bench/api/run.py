@@ -11,7 +11,7 @@ from typing import Self
 import pandas as pd
 
 from ragen_agents.rollout import Episode
-from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
+from ragen_bench.analysis.summary import Explained, decision_grid, explain_run, summarise_ledgers
 from ragen_bench.analysis.thoughts import (
     COMPARED_NOTE,
     Thoughts,
@@ -117,18 +117,18 @@ class Run:
         There is a row for each game and agent; see `ragen_bench.analysis.summary.summarise_ledgers` for the
         columns.
         """
-        with bar("explaining") as tick:
-            explained = explain_run(self.records, tick)
-        data = summarise_ledgers(self.records, explained)
         read = self.records
-        unplayed = run_table.incomplete(read.missing, len(self.config.keys), read.torn)
-        notes = [
-            *own_level_notes(self.config.suite.tasks),
-            *explained.left_out,
-            *unplayed,
-            *all_error_notes(read),
-        ]
+        data = summarise_ledgers(read, self.explained)
+        notes = [*own_level_notes(self.config.suite.tasks), *self.explained.left_out]
+        notes += run_table.incomplete(read.missing, len(self.config.keys), read.torn)
+        notes += all_error_notes(read)
         return Table.of(data, {f"Decisions, {self.folder}": decision_grid(data)}, notes)
+
+    @cached_property
+    def explained(self) -> Explained:
+        """The ledger of each episode; see `ragen_bench.analysis.ledger`."""
+        with bar("explaining") as tick:
+            return explain_run(self.records, tick)
 
     def thoughts(self, compare: bool = False) -> Table:
         """Return the share of true claims in thoughts, as ``ragen explain --thoughts`` does.

@@ -17,6 +17,7 @@ from ragen_envs.errors import RagenError
 if TYPE_CHECKING:
     from ragen_bench.analysis.ledger import Ledger
     from ragen_bench.analysis.summary import Explained
+    from ragen_bench.api.run import Run
 
 TASK: Final = "task.json"
 TEST: Final = "test"
@@ -120,36 +121,25 @@ def explain(
     unchecked: UncheckedOption = False,
 ) -> None:
     """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
-    if thoughts:
-        _explain_thoughts(run, style, wide, not unchecked)
-        return
-    from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
-    from ragen_bench.config.own_levels import own_level_notes
-    from ragen_bench.console.progress import bar
-    from ragen_bench.evaluation.notes import all_error_notes
-    from ragen_bench.evaluation.run_table import incomplete
-    from ragen_bench.leaderboard.store import read_explainable
-
-    read = read_explainable(run, not unchecked)
-    with bar("explaining") as tick:
-        explained = explain_run(read, tick)
-    data = summarise_ledgers(read, explained)
-    notes = [*own_level_notes(read.config.suite.tasks), *explained.left_out]
-    notes += incomplete(read.missing, len(read.config.keys), read.torn)
-    agents = [agent.name for agent in read.config.agents]
-    notes += all_error_notes(read)
-    if style in (Format.TABLE, Format.MARKDOWN):
-        notes += list(_worst_episodes(explained, agents))
-    print_table(data, decision_grid(data), style, f"Decisions, {run}", notes, {"run": str(run)}, wide)
-
-
-def _explain_thoughts(run: Path, style: Format, wide: bool, checked: bool) -> None:
     from ragen_bench.api.run import Run
+
+    read = Run(run, checked=not unchecked)
+    if thoughts:
+        _explain_thoughts(read, style, wide)
+        return
+    table = read.explain()
+    notes = list(table.notes)
+    if style in (Format.TABLE, Format.MARKDOWN):
+        notes += _worst_episodes(read.explained, read.agents)
+    ((title, grid),) = table.grids.items()
+    print_table(table, grid, style, title, notes, {"run": str(run)}, wide)
+
+
+def _explain_thoughts(read: "Run", style: Format, wide: bool) -> None:
     from ragen_bench.console.formats import plain_rows
 
-    read = Run(run, checked=checked)
     table, compared = read.thoughts(), read.thoughts(compare=True)
-    facts = {"run": str(run), "compared": plain_rows(compared)}
+    facts = {"run": str(read.folder), "compared": plain_rows(compared)}
     tables = [table] if style in (Format.CSV, Format.JSON) or compared.empty else [table, compared]
     for each in tables:
         ((title, grid),) = each.grids.items()
