@@ -8,10 +8,11 @@ import pytest
 import ragen_bench as rb
 from ragen_bench.__main__ import main
 from ragen_bench.stats.variance_shares import variance_shares
-from ragen_bench.sweeps.sweep import bundled_sweeps, load_sweep
+from ragen_bench.sweeps.sweep import load_sweep
 
 from ragen_agents.model_files.source import model_source
 from ragen_agents.policies import Reply
+from ragen_agents.run_files.yaml_files import bundled_names
 from ragen_envs.conversation import format_reply
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
@@ -217,7 +218,7 @@ def test_a_training_run_stands_for_its_checkpoints(tmp_path):
     assert all(chart.startswith("<?xml") for chart in charts.values())
 
 
-@pytest.mark.parametrize("name", bundled_sweeps())
+@pytest.mark.parametrize("name", bundled_names("sweeps"))
 def test_bundled_sweeps_can_be_planned(name, capsys):
     sweep = load_sweep(name)
     assert main(["power", "--sweep", name, "--effect", "10pp"]) == 0

@@ -164,12 +164,16 @@ def most_instructive(explained: Explained, agent: str, count: int) -> list[Ledge
     In each game those come first whose worst turn cost most; of equal ones those where the oracle's plan
     was shortest, which are the easiest that were missed.
     """
+
+    def importance(judged: Ledger) -> tuple[float, int, int]:
+        return -_cost(judged), len(judged.decisions[judged.worst].plan), judged.worst
+
     games = [
-        iter(sorted((each for each in ledgers if _cost(each) > 0), key=_importance))
+        sorted((each for each in ledgers if _cost(each) > 0), key=importance)
         for (name, _), ledgers in explained.ledgers.items()
         if name == agent
     ]
-    return list(_taken_in_turn(games))[:count]
+    return [each for row in zip_longest(*games) for each in row if each is not None][:count]
 
 
 def instructive_agents(agents: Iterable[str], controls: Collection[str] = CONTROLS) -> list[str]:
@@ -188,12 +192,3 @@ def invalid_reply(turn: TurnRecord) -> str:
 
 def _cost(judged: Ledger) -> float:
     return round(judged.decisions[judged.worst].regret, 9)
-
-
-def _importance(judged: Ledger) -> tuple[float, int, int]:
-    return -_cost(judged), len(judged.decisions[judged.worst].plan), judged.worst
-
-
-def _taken_in_turn(games: Iterable[Iterator[Ledger]]) -> Iterator[Ledger]:
-    for row in zip_longest(*games):
-        yield from (each for each in row if each is not None)

@@ -11,7 +11,7 @@ from ragen_bench.api.evaluate import evaluate
 from ragen_bench.api.run import Run
 from ragen_bench.api.tables import Table
 from ragen_bench.config.agents import OPENAI, AgentLike, Remote, make_policies, weights_of
-from ragen_bench.config.suites import Suite, Task, adapt_suite, load_suite
+from ragen_bench.config.suites import Suite, adapt_suite, load_suite
 from ragen_bench.console.formats import Grid, percent, percent_interval
 from ragen_bench.evaluation.comparison import Side, compare_sides, pair_episodes, read_side
 from ragen_bench.evaluation.notes import all_error_notes
@@ -68,7 +68,11 @@ def play_arms(target: str | Path, write: str = "outcomes", **options: Any) -> Ru
     games = options.pop("games", ())
     games = [games] if isinstance(games, str) else list(games)
     suite = adapt_suite(suite, None, None, games, decoding, {}, text_ids())
-    tasks = {name: task for name, task in suite.tasks.items() if _has_claims(task)}
+    tasks = {
+        name: task
+        for name, task in suite.tasks.items()
+        if isinstance(make(task.env, **task.settings).face, ClaimingFace)
+    }
     if not tasks:
         raise RagenError(f"{', '.join(suite.tasks)}: the thoughts of no game here can be checked")
     policy = _language_model(agent, suite)
@@ -78,10 +82,6 @@ def play_arms(target: str | Path, write: str = "outcomes", **options: Any) -> Ru
     }
     suite = suite.model_copy(update={"tasks": tasks})
     return evaluate({name: policy, **arms}, suite=suite, **options)
-
-
-def _has_claims(task: Task) -> bool:
-    return isinstance(make(task.env, **task.settings).face, ClaimingFace)
 
 
 def _language_model(agent: str, suite: Suite) -> "LanguageModelPolicy":

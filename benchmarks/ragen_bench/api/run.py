@@ -23,7 +23,7 @@ from ragen_bench.analysis.thoughts import (
 )
 from ragen_bench.api.tables import Table, episode_html
 from ragen_bench.config.own_levels import own_level_notes
-from ragen_bench.config.run_config import ENTRY, RunConfig
+from ragen_bench.config.run_config import RunConfig
 from ragen_bench.console.formats import score_grid
 from ragen_bench.console.progress import bar
 from ragen_bench.evaluation import run_table
@@ -180,8 +180,6 @@ class Run:
             MismatchError: Something differs; the message names file, line, episode, turn and field.
             RagenError: The run cannot be read, or is an entry of the leaderboard.
         """
-        if (self.folder / ENTRY).is_file():
-            raise RagenError(f"'{self.folder}' is an entry; ragen leaderboard check {self.folder} replays it")
         with bar("verifying") as tick:
             return verify_run(self.folder, tick)
 

@@ -166,15 +166,12 @@ def compare(
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     """Replay a run and recompute every number; exit 1 at the first that differs."""
-    from ragen_bench.config.run_config import ENTRY
     from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.progress import bar
     from ragen_bench.runs.environments import versions_of
     from ragen_bench.verification.run_verification import MismatchError, replayer, verify_run
 
     replay_all = replayer(backend)
-    if (run / ENTRY).is_file():
-        raise RagenError(f"'{run}' is a leaderboard entry; ragen leaderboard check {run} replays it")
     try:
         with bar("verifying") as tick:
             verified = verify_run(run, tick, replay_all)

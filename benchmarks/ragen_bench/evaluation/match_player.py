@@ -81,11 +81,8 @@ async def _play_chunk(
     missing = [key for key in keys if key not in play.run.done]
     if missing:
         play.budget.check_time()
-        whole = any(_is_model(agent, policies[agent]) for agent in keys[0].lineup)
+        others = [policies[agent] for agent in keys[0].lineup if agent not in CONTROLS]
+        whole = not all(isinstance(policy, AsyncPolicy) for policy in others)
         suite = play.run.config.suite
         specs = [match_spec(suite, key) for key in (keys if whole else missing)]
         await play_matches(specs, policies, suite.seed, play.keep)
-
-
-def _is_model(agent: str, policy: Policy | AsyncPolicy) -> bool:
-    return agent not in CONTROLS and not isinstance(policy, AsyncPolicy)

@@ -166,26 +166,24 @@ def _seats_by_agent(run: MatchRun) -> dict[tuple[str, str], list[SeatRecord]]:
     return by_agent
 
 
-def success_cell(row: dict[Any, Any]) -> str:
-    """Return a success rate with its interval, in percent."""
+def _success_cell(row: dict[Any, Any]) -> str:
     return percent_interval(row["success"], row["success_low"], row["success_high"])
 
 
-def return_cell(row: dict[Any, Any]) -> str:
-    """Return a mean return with its interval."""
+def _return_cell(row: dict[Any, Any]) -> str:
     return interval(row["mean_return"], row["return_low"], row["return_high"])
 
 
 def cross_play_grid(data: pd.DataFrame, measure: str) -> Grid:
     """Return the self-play and cross-play table: a row for each agent, a column for each other agent."""
-    cell = success_cell if measure == "success" else return_cell
+    cell = _success_cell if measure == "success" else _return_cell
     means = data[data["seat"] == ALL]
     return _pivot(means, ["game", "agent"], "others", cell, "with ")
 
 
 def seat_grid(data: pd.DataFrame) -> Grid:
     """Return the success on each seat: a row for each agent and other agent, a column for each seat."""
-    return _pivot(data[data["seat"] != ALL], ["game", "agent", "others"], "seat", success_cell, "")
+    return _pivot(data[data["seat"] != ALL], ["game", "agent", "others"], "seat", _success_cell, "")
 
 
 def reply_grid(data: pd.DataFrame) -> Grid:

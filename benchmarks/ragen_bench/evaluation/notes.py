@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
+from itertools import product
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -308,25 +309,14 @@ def _episodes(count: int) -> str:
     return f"{count} episode{'s' if count != 1 else ''}"
 
 
-NOTHING: Final = "nothing bought"
-
-
-def purchase_notes(run: Run) -> list[str]:
-    """Return a note for each agent that bought something wrong, or nothing, on a task of WebShop."""
+def purchase_notes(run: Run) -> Iterator[str]:
+    """Yield a note for each agent that bought something wrong, or nothing, on a task of WebShop."""
     shops = [name for name, task in run.config.suite.tasks.items() if _is_shop(task.env)]
-    return [note for task in shops for note in _of_task(run, task)]
-
-
-def _is_shop(env_id: str) -> bool:
-    spec = spec_of(env_id)
-    return spec is not None and spec.module == "ragen_envs.games.webshop"
-
-
-def _of_task(run: Run, task: str) -> Iterator[str]:
-    for (agent, played), sample in run.samples.items():
+    for task, (agent, played) in product(shops, run.samples):
         if played != task:
             continue
-        causes = Counter(cause for episode in sample.values() for cause in wrong_with(episode))
+        sample = run.samples[agent, task]
+        causes = Counter(cause for episode in sample.values() for cause in _wrong_with(episode))
         if causes:
             shares = ", ".join(
                 f"{cause} {100 * count / len(sample):.0f}%" for cause, count in causes.most_common()
@@ -334,9 +324,14 @@ def _of_task(run: Run, task: str) -> Iterator[str]:
             yield f"what {agent} got wrong on {task}, in % of the episodes: {shares}"
 
 
-def wrong_with(episode: Episode) -> tuple[str, ...]:
+def _is_shop(env_id: str) -> bool:
+    spec = spec_of(env_id)
+    return spec is not None and spec.module == "ragen_envs.games.webshop"
+
+
+def _wrong_with(episode: Episode) -> tuple[str, ...]:
     """Return the faults of an episode's purchase, by the text that closed it."""
     outcome = re.search(OUTCOME, episode.closing)
     if outcome is None:
-        return (NOTHING,)
+        return ("nothing bought",)
     return tuple(outcome[1].split(", ")) if outcome[1] else ()

@@ -218,16 +218,6 @@ def chance_of(episode: Episode, reference: Sample | None) -> float | None:
     return mean(solved) if solved else None
 
 
-def _has_estimates(run: Run, agent: str) -> bool:
-    return any(
-        turn.tokens_estimated
-        for (name, _), sample in run.samples.items()
-        if name == agent
-        for episode in sample.values()
-        for turn in episode.turns
-    )
-
-
 def notes(run: Run) -> list[str]:
     """Return the notes below the table."""
     lines = own_level_notes(run.config.suite.tasks)
@@ -249,11 +239,12 @@ def notes(run: Run) -> list[str]:
         for agent in run.config.agents
         if agent.asked.stop
     ]
-    lines += [
-        f"the token counts of {agent} are estimates"
-        for agent in dict.fromkeys(agent for agent, _ in run.samples)
-        if _has_estimates(run, agent)
-    ]
+    estimated = dict.fromkeys(
+        agent
+        for (agent, _), sample in run.samples.items()
+        if any(turn.tokens_estimated for episode in sample.values() for turn in episode.turns)
+    )
+    lines += [f"the token counts of {agent} are estimates" for agent in estimated]
     lines += shared_levels_note(run.samples)
     return lines + incomplete(run.missing, len(run.config.keys), run.torn)
 

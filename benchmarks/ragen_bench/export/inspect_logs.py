@@ -64,8 +64,9 @@ def write_inspect_logs(run: Run, out: Path, tick: Callable[[int, int], None]) ->
 
 
 def _log(run: Run, agent: str, game: str, sample: Sample, row: Mapping[Any, Any]) -> EvalLog:
-    suite, when = run.config.suite, _when(run.folder)
-    task = suite.tasks[game]
+    suite, task = run.config.suite, run.config.suite.tasks[game]
+    last_written = (run.folder / EPISODES).stat().st_mtime
+    when = datetime.fromtimestamp(last_written, UTC).isoformat()
     samples = [_sample(episode, agent) for episode in sample.values()]
     whole = len(samples) == len(run.config.keys_of(agent, game))
     metrics = {
@@ -173,11 +174,6 @@ def _usage_of(sample: Sample, agent: str) -> dict[str, ModelUsage]:
     read, written = sum(u.input_tokens for u in known), sum(u.output_tokens for u in known)
     total = ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
     return {agent: total}
-
-
-def _when(folder: Path) -> str:
-    """Return the time of a run's last episode."""
-    return datetime.fromtimestamp((folder / EPISODES).stat().st_mtime, UTC).isoformat()
 
 
 def _id(run: Run, *parts: str) -> str:

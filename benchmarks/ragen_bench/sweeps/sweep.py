@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from ragen_agents.run_files.yaml_files import bundled_names, load_named
+from ragen_agents.run_files.yaml_files import load_named
 from ragen_bench.config.game_names import short_names, text_id_of
 from ragen_bench.config.suites import Name, SamplingSettings, Split, Suite, Task
 from ragen_envs.conversation import make
@@ -159,11 +159,6 @@ def draw_levels(env: str, settings: Mapping[str, Any], split: str, count: int, s
             return list(levels)
         game.reset()
     raise RagenError(f"{env} has fewer than {count} levels that are not frozen; use --episodes")
-
-
-def bundled_sweeps() -> list[str]:
-    """Return the names of the sweeps of fixed models that come with the package."""
-    return bundled_names("sweeps")
 
 
 def load_sweep(sweep: str) -> Sweep:
