@@ -40,7 +40,8 @@ def read_file(path: Path, limit: int) -> bytes:
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise EntryError(f"{path.name} is not a regular file")
-            data = _read(handle, limit + 1)
+            with open(handle, "rb", closefd=False) as file:
+                data = file.read(limit + 1)
         finally:
             os.close(handle)
     except OSError as error:
@@ -49,11 +50,6 @@ def read_file(path: Path, limit: int) -> bytes:
     if len(data) > limit:
         raise EntryError(f"{path.name} has more than {limit} bytes")
     return data
-
-
-def _read(handle: int, most: int) -> bytes:
-    with open(handle, "rb", closefd=False) as file:
-        return file.read(most)
 
 
 def unpack(data: bytes, what: str) -> bytes:
