@@ -5,8 +5,7 @@ import json
 import gymnasium as gym
 import pytest
 from ragen_bench.__main__ import main
-from ragen_bench.config.control_games import control_notes, controls_of
-from ragen_bench.config.suites import Task, load_suite
+from ragen_bench.config.suites import Task, control_notes, controls_of, load_suite
 
 from ragen_envs import GameSpec, register_game, registration
 from ragen_envs.registration import spec_of

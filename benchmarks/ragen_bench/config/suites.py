@@ -16,7 +16,7 @@ from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.levels.splits import read_split
-from ragen_envs.registration import creator_of, game_of, plain_id, text_ids
+from ragen_envs.registration import creator_of, game_of, plain_id, spec_of, text_ids
 
 __all__ = ["SamplingSettings", "Suite", "Task", "adapt_suite", "bundled_suites", "load_suite"]
 
@@ -254,3 +254,30 @@ def known_settings(game_id: str) -> tuple[str, ...]:
     parameters = inspect.signature(creator).parameters
     own = [p for p in parameters if p not in ("render_mode", "split")]  # the suite names the split
     return (*SETTING_NAMES, *(() if hasattr(creator, "text") else TEXT_SETTINGS), *own)
+
+
+def controls_of(tasks: Mapping[str, Task]) -> dict[str, str]:
+    """Return the tasks whose games are controls of others, with the same prompts and the opposite answers.
+
+    Each has the name of the game that it controls.
+    """
+    controls = {}
+    for name, task in tasks.items():
+        spec = spec_of(task.env)
+        if spec is not None and spec.control_of is not None:
+            controls[name] = spec.control_of
+    return controls
+
+
+def control_notes(tasks: Mapping[str, Task]) -> list[str]:
+    """Return a note for each game that has controls among the tasks."""
+    controls = controls_of(tasks)
+    named = {
+        game: [task for task, controlled in controls.items() if controlled == game]
+        for game in dict.fromkeys(controls.values())
+    }
+    return [
+        f"{' and '.join(names)}: the prompts are those of {game}, but the opposite answers are "
+        "right; averages over games leave them out"
+        for game, names in named.items()
+    ]

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from ragen_agents.rollout import Episode
-from ragen_bench.config.control_games import control_notes
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
+from ragen_bench.config.suites import control_notes
 from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
 from ragen_bench.stats.intervals import Interval, pass_at_k, pass_hat_k, success_rate

@@ -14,8 +14,7 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import EpisodeKey
 from ragen_bench.analysis.ledger import Ledger
-from ragen_bench.config.control_games import control_notes, controls_of
-from ragen_bench.config.suites import Suite, load_suite
+from ragen_bench.config.suites import Suite, control_notes, controls_of, load_suite
 from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.leaderboard.charts import HEIGHT, MOST, WIDTH, lengths_plot, tokens_plot, training_plot
 from ragen_bench.leaderboard.check import Tick, check_entry
