@@ -3,8 +3,9 @@
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 import pyarrow as pa
@@ -40,7 +41,7 @@ from ragen_bench.leaderboard.standings import (
 )
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders
 from ragen_bench.viewer.run_pages import beside_values, viewer_values
-from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder
+from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder, write_page
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError, install_hint
 
@@ -79,11 +80,12 @@ class Pages:
         described = {s.entry.about.name: s.entry for s in entries}
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
         self._entries, self._suite = entries, suite
-        self._environment = page_templates()
+        templates = page_templates()
+        self._write = partial(write_page, templates, out)
         ranked = [name for name in self._titles if name not in CONTROLS]
         colours = {name: f"s{i % _COLOURS} d{i // _COLOURS}" for i, name in enumerate(ranked)}
         colours[REFERENCE] = "control"
-        self._environment.globals.update(
+        templates.globals.update(
             base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),
             width=WIDTH, height=HEIGHT, most=MOST, colours=colours, has_results=bool(reports),
             suite_version=SUITE_VERSION, described=described, levels=LEVELS,
@@ -201,14 +203,6 @@ class Pages:
         )
         if drawing is not None:
             (self._out / "results" / f"{name}.svg").write_text(drawing, encoding="utf-8")
-
-    def _write(self, path: str, template: str, **values: Any) -> None:
-        text = self._environment.get_template(f"{template}.j2").render(
-            root="../" * path.count("/"), page=path, **values
-        )
-        target = self._out / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
 
 
 def agent_words(settings: EndpointSettings) -> list[str]:

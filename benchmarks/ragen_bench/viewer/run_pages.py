@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,7 +23,7 @@ from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.evaluation.comparison import Side, check_splits, pair_episodes
 from ragen_bench.evaluation.run_table import Run, incomplete, summarise
 from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
-from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder, tile_set
+from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder, tile_set, write_page
 from ragen_envs.errors import RagenError
 
 
@@ -118,7 +119,7 @@ def write_run_pages(runs: Sequence[Run], out: Path, tick: Callable[[int, int], N
 
 class _Pages:
     def __init__(self, joined: JoinedRuns, explained: Explained, out: Path) -> None:
-        self._run, self._out, self._controls = joined.run, out, joined.controls
+        self._run, self._controls = joined.run, joined.controls
         self._explained = explained
         own = own_level_notes(joined.run.config.suite.tasks)
         self._notes = [*own, *joined.unfinished, *explained.left_out]
@@ -127,8 +128,9 @@ class _Pages:
         self._games = [
             task for task in self._run.config.suite.tasks if any(t == task for _, t in self._run.samples)
         ]
-        self._templates = page_templates()
-        self._templates.globals.update(base="run_base.html.j2", run=joined.title)
+        templates = page_templates()
+        templates.globals.update(base="run_base.html.j2", run=joined.title)
+        self._write = partial(write_page, templates, out)
 
     def write(self) -> None:
         """Write the first page and all viewers."""
@@ -201,12 +203,6 @@ class _Pages:
 
     def _link(self, agent: str, game: str) -> str:
         return f"episodes/{self._slugs[agent]}/{game}.html"
-
-    def _write(self, path: str, template: str, **values: Any) -> None:
-        page = self._templates.get_template(f"{template}.j2")
-        text = page.render(root="../" * path.count("/"), page=path, **values)
-        (self._out / path).parent.mkdir(parents=True, exist_ok=True)
-        (self._out / path).write_text(text, encoding="utf-8")
 
 
 def viewer_values(episodes: Sequence[Episode], ledgers: Mapping[Any, Ledger]) -> dict[str, Any]:

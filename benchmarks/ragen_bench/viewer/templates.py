@@ -37,7 +37,7 @@ def tile_set(text_id: str) -> dict[str, Any] | None:
     return {"folder": _folder(game), "cells": {sign: cell for cell, sign in signs.items()}}
 
 
-def write_tiles(folder: Path) -> None:
+def _write_tiles(folder: Path) -> None:
     """Write a picture of every cell, ``GAME/CELL.png``, spaces as dashes."""
     for name, game in {_folder(game): game.env_class for game in GAMES}.items():
         tiles = game.tile_set
@@ -71,14 +71,22 @@ def page_templates() -> jinja2.Environment:
     return environment
 
 
-def write_assets(out: Path) -> None:
+def _write_assets(out: Path) -> None:
     """Write styles, scripts, the icon and the tiles of the boards."""
     for folder in _FOLDERS:
         for item in (resources.files("ragen_bench") / "templates" / folder).iterdir():
             if item.name.endswith((".css", ".js", ".svg")):
                 with resources.as_file(item) as path:
                     shutil.copyfile(path, out / item.name)
-    write_tiles(out / "tiles")
+    _write_tiles(out / "tiles")
+
+
+def write_page(templates: jinja2.Environment, out: Path, path: str, template: str, **values: Any) -> None:
+    """Write a page to a path below a folder."""
+    page = templates.get_template(f"{template}.j2")
+    target = out / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page.render(root="../" * path.count("/"), page=path, **values), encoding="utf-8")
 
 
 _MARK: Final = "style.css"
@@ -95,7 +103,7 @@ def refuse_other_folder(out: Path) -> None:
 def new_site(out: Path) -> Iterator[Path]:
     """Yield a folder with all assets that takes the place of an older site when it is complete."""
     with writing(out), new_folder(out) as new:
-        write_assets(new)
+        _write_assets(new)
         yield new
 
 

@@ -8,7 +8,7 @@ from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
 from ragen_agents.run_files.records import read_lines
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.match_table import MatchRun
-from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder
+from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder, write_page
 from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 
@@ -31,10 +31,9 @@ def write_transcript_pages(
     refuse_other_folder(out)
     templates = page_templates()
     templates.globals.update(base="run_base.html.j2", run=title)
-    page = templates.get_template("transcripts.html.j2")
-    text = page.render(root="", page="index.html", filters=filters, transcripts=transcripts, notes=notes)
+    values = {"filters": filters, "transcripts": transcripts, "notes": notes}
     with new_site(out) as new:
-        (new / "index.html").write_text(text, encoding="utf-8")
+        write_page(templates, new, "index.html", "transcripts.html", **values)
 
 
 def read_training_samples(folder: Path) -> list[Transcript]:
