@@ -50,10 +50,10 @@ def page_html(instruction: str, page: Page, catalogue: Catalogue, note: str = ""
     )
 
 
-def _button(label: str, kind: str = "", text: str = "") -> str:
+def _button(label: str, kind: str = "") -> str:
     name = f' class="{kind}"' if kind else ""
     value = escape(f"click[{label}]", quote=True)
-    return f'<button name="action" value="{value}"{name}>{escape(text or label)}</button>'
+    return f'<button name="action" value="{value}"{name}>{escape(label)}</button>'
 
 
 def _body(page: Page, catalogue: Catalogue) -> str:
