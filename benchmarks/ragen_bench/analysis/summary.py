@@ -13,7 +13,7 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, TurnRecord
 from ragen_bench.analysis.ledger import Blunder, Ledger, NoLedgerError, ledger
 from ragen_bench.console.escaping import escape_unprintable
-from ragen_bench.console.formats import Grid, number, percent, percent_interval
+from ragen_bench.console.formats import Grid, number, percent, percent_cell
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, mean
 from ragen_bench.stats.intervals import Interval, bootstrap_mean, bounds_of_several, success_rate
@@ -102,7 +102,7 @@ def decision_grid(data: pd.DataFrame) -> Grid:
     rows = [
         [
             row["game"], row["agent"], percent(row["success"]), percent(row["valid"]),
-            percent_interval(row["corrected"], row["corrected_low"], row["corrected_high"]),
+            percent_cell(row, "corrected"),
             percent(row["optimal"]), number(row["regret"], 3), percent(row["deadlocks"]),
             percent(row["overruns"]), number(row["lost_turn"], 1), number(row["wasted_tokens"], 0),
             str(row["n"]),
@@ -125,9 +125,7 @@ def ledger_columns(ledgers: Sequence[Ledger]) -> dict[str, Any]:
     wasted = [tokens for each, _ in lost if (tokens := each.wasted_tokens) is not None]
     return {
         "optimal": mean([each.start for each in ledgers]),
-        "corrected": corrected.estimate,
-        "corrected_low": corrected.low,
-        "corrected_high": corrected.high,
+        **corrected.columns("corrected"),
         "regret": mean([decision.regret for each in ledgers for decision in each.decisions]),
         "blunders": len(lost) / len(ledgers),
         "deadlocks": kinds.count(Blunder.DEADLOCK) / len(ledgers),

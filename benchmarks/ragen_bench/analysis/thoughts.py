@@ -15,7 +15,7 @@ import pandas as pd
 from ragen_agents.rollout import Episode
 from ragen_agents.rollout.claims import SHARES, CheckedThought, names_of
 from ragen_agents.rollout.episode_runner import make_env
-from ragen_bench.console.formats import Grid, number, percent, percent_interval
+from ragen_bench.console.formats import Grid, number, percent, percent_cell, percent_interval
 from ragen_bench.evaluation.run_table import Run, mean
 from ragen_bench.runs.records import replay_spec
 from ragen_bench.stats.clusters import number_clusters
@@ -84,8 +84,7 @@ def summarise_thoughts(checked: Thoughts) -> pd.DataFrame:
         for name in names_of(each for _, each in measured):
             defined = [(key, each[name]) for key, each in measured if name in each]
             share = _interval([value for _, value in defined], [key for key, _ in defined])
-            bounds = {f"{name}_low": share.low, f"{name}_high": share.high}
-            row |= {name: share.estimate, **bounds, f"{name}_n": len(defined)}
+            row |= {**share.columns(name), f"{name}_n": len(defined)}
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -151,7 +150,7 @@ def _cell(row: Mapping[Any, Any], name: str) -> str:
         return number(row[name], 1)
     if math.isnan(row.get(name, math.nan)):
         return "-"
-    cell = percent_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
+    cell = percent_cell(row, name)
     things = {each: share for each, share in row.items() if _THING.fullmatch(each) and share < 1}
     if name != "places" or not things:
         return cell

@@ -224,6 +224,11 @@ def percent_interval(estimate: float, low: float, high: float) -> str:
     return interval(100 * estimate, 100 * low, 100 * high, 1)
 
 
+def percent_cell(row: Mapping[Any, Any], name: str) -> str:
+    """Format the proportion in the columns of `ragen_bench.stats.Interval.columns` in percent."""
+    return percent_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
 def score_grid(data: "pd.DataFrame") -> Grid:
     """Return the table of a run for people: the agents of each game between random play and the optimum."""
     header = [
@@ -272,7 +277,7 @@ def _score_row(row: Mapping[Any, Any], errors: bool, decided: bool) -> list[str]
         row["game"],
         row["agent"],
         str(row["n"]),
-        percent_interval(row["success"], row["success_low"], row["success_high"]),
+        percent_cell(row, "success"),
         number(row["mean_return"]),
         number(row["score"], 1),
         percent(row["valid"]),
@@ -287,8 +292,7 @@ def _score_row(row: Mapping[Any, Any], errors: bool, decided: bool) -> list[str]
 
 
 def _decision_cells(row: Mapping[Any, Any]) -> list[str]:
-    corrected = percent_interval(row["corrected"], row["corrected_low"], row["corrected_high"])
-    return [corrected, number(row["regret"], 3), percent(row["blunders"])]
+    return [percent_cell(row, "corrected"), number(row["regret"], 3), percent(row["blunders"])]
 
 
 def duration(seconds: float) -> str:

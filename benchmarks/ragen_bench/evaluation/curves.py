@@ -12,7 +12,7 @@ import scipy
 from ragen_agents.rollout import Episode
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.config.own_levels import own_level_notes
-from ragen_bench.console.formats import Grid, number, percent, percent_interval
+from ragen_bench.console.formats import Grid, number, percent, percent_cell
 from ragen_bench.evaluation.run_table import EXACT, Run, exact_mean, incomplete, summarise_episodes
 from ragen_bench.runs.records import replay_spec
 from ragen_bench.stats.intervals import CONFIDENCE, Interval
@@ -68,14 +68,13 @@ def _rows(task: str, agent: str, by: str, rungs: dict[float, list[Episode]]) -> 
     values = sorted(rungs)
     solved = [sum(bool(each.success) for each in rungs[value]) for value in values]
     fit = half_horizon(values, solved, [len(rungs[value]) for value in values])
-    horizon = dict(zip(("horizon", "horizon_low", "horizon_high"), fit, strict=True))
     kept = ("n", "success", "success_low", "success_high")
     return [
         {
             "game": task, "agent": agent, "by": by, "value": value,
             **{name: numbers[name] for name in kept},
             **{name: exact_mean(rungs[value], name) for name in _EXACT},
-            **horizon,
+            **fit.columns("horizon"),
         }
         for value in values
         for numbers in [summarise_episodes(rungs[value])]
@@ -92,7 +91,7 @@ def curve_grid(data: pd.DataFrame) -> Grid:
         lines += [
             [
                 row["game"], row["agent"], f"{row['value']:g}",
-                percent_interval(row["success"], row["success_low"], row["success_high"]),
+                percent_cell(row, "success"),
                 percent(row["random_success"]), percent(row["optimal_success"]), str(row["n"]),
             ]
             for row in rungs.to_dict("records")

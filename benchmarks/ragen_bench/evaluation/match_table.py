@@ -9,7 +9,7 @@ import pandas as pd
 
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
-from ragen_bench.console.formats import Grid, interval, number, percent_interval
+from ragen_bench.console.formats import Grid, interval, number, percent_cell
 from ragen_bench.evaluation.level_clusters import repeated_levels_note
 from ragen_bench.evaluation.notes import NotedRun, notes_on_replies
 from ragen_bench.evaluation.run_table import incomplete, mean
@@ -130,9 +130,7 @@ def _summary(levels: Levels, keys: Mapping[int, str]) -> dict[str, Any]:
     )
     return {
         "n": len(levels),
-        "success": success.estimate,
-        "success_low": success.low,
-        "success_high": success.high,
+        **success.columns("success"),
         "mean_return": returns.estimate,
         "return_low": returns.low,
         "return_high": returns.high,
@@ -167,7 +165,7 @@ def _seats_by_agent(run: MatchRun) -> dict[tuple[str, str], list[SeatRecord]]:
 
 
 def _success_cell(row: dict[Any, Any]) -> str:
-    return percent_interval(row["success"], row["success_low"], row["success_high"])
+    return percent_cell(row, "success")
 
 
 def _return_cell(row: dict[Any, Any]) -> str:

@@ -135,9 +135,7 @@ def summarise_sample(sample: Sample, reference: Sample | None) -> dict[str, Any]
     return {
         **summarise_episodes(episodes),
         **{name: exact_mean(episodes, name) for name in EXACT},
-        "score": score.estimate,
-        "score_low": score.low,
-        "score_high": score.high,
+        **score.columns("score"),
     }
 
 
@@ -150,9 +148,7 @@ def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
         success = success_rate([episode.success for episode in episodes], level_clusters(episodes))
     return {
         "n": len(episodes),
-        "success": success.estimate,
-        "success_low": success.low,
-        "success_high": success.high,
+        **success.columns("success"),
         "mean_return": mean([episode.episode_return for episode in episodes]),
         "valid": mean([not turn.defects for turn in turns]),
         "effective": mean(effective),

@@ -165,9 +165,9 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
     table = []
     for name, standing in rows.items():
         score = scores[name]
-        columns = {"score": score.estimate, "score_low": score.low, "score_high": score.high}
         rank, tied = ranks.get(name, (None, False))
-        table.append(standing._replace(rank=rank, tied=tied, row={**standing.row, **columns}))
+        row = {**standing.row, **score.columns("score")}
+        table.append(standing._replace(rank=rank, tied=tied, row=row))
     return sorted(table, key=lambda s: (-_or_lowest(s.row["score"]), s.name))
 
 
@@ -357,6 +357,5 @@ def _columns(ledgers: Sequence[Ledger], sample: Sample) -> dict[str, float]:
     failed = [episode for episode in sample.values() if episode.end.is_failure]
     # Where others have no ledger either, it is the game that has none.
     if failed and (ledgers or len(failed) == len(sample)):
-        score = corrected_score(ledgers, failed)
-        columns |= {"corrected": score.estimate, "corrected_low": score.low, "corrected_high": score.high}
+        columns |= corrected_score(ledgers, failed).columns("corrected")
     return {name: columns[name] for name in DECISIONS}

@@ -43,6 +43,10 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Return the columns of a table that hold it."""
+        return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     """Return a success rate with Wilson's score interval (Wilson 1927).

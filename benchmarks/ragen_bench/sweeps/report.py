@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ragen_bench.console.formats import Grid, interval, number, percent, percent_interval
+from ragen_bench.console.formats import Grid, interval, number, percent, percent_cell
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, Sample, summarise
 from ragen_bench.stats.clusters import number_clusters
@@ -85,8 +85,8 @@ def _compare(
         clusters = level_clusters(one for one, _ in pairs)
         change, p, *_ = compare_rates(solved[:, 0], solved[:, 1], clusters)
     return {
-        "reference": place.reference.rpartition(".")[2], "difference": change.estimate,
-        "difference_low": change.low, "difference_high": change.high, "paired": paired, "p": p, "p_holm": nan,
+        "reference": place.reference.rpartition(".")[2], **change.columns("difference"),
+        "paired": paired, "p": p, "p_holm": nan,
     }  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def sweep_grids(data: pd.DataFrame, sweep: Sweep) -> dict[str, Grid]:
         rows = [
             [
                 row["game"], row["agent"], row["point"],
-                percent_interval(row["success"], row["success_low"], row["success_high"]),
+                percent_cell(row, "success"),
                 percent(row["random_success"]), percent(row["optimal_success"]), number(row["score"], 1),
                 _change(row), "" if np.isnan(row["p_holm"]) else f"{row['p_holm']:.3g}",
                 number(row["turns"]), percent(row["executed"]), percent(row["valid"]),
@@ -154,9 +154,7 @@ def shares_table(run: Run, sweep: Sweep) -> pd.DataFrame:
                 alike = wilson_mean(same, clusters=clusters)
             rows.append({
                 "game": game, "agent": agent, "source": source,
-                "share": share.estimate, "share_low": share.low, "share_high": share.high,
-                "consistency": alike.estimate, "consistency_low": alike.low,
-                "consistency_high": alike.high,
+                **share.columns("share"), **alike.columns("consistency"),
             })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -176,10 +174,7 @@ def shares_grid(data: pd.DataFrame) -> Grid:
     rows = [
         [
             row["game"], row["agent"], row["source"],
-            *(
-                percent_interval(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
-                for name in ("share", "consistency")
-            ),
+            percent_cell(row, "share"), percent_cell(row, "consistency"),
         ]
         for row in data.to_dict("records")
     ]  # fmt: skip
