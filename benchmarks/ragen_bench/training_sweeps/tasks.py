@@ -68,6 +68,8 @@ _MODELS: Final[dict[Regime, dict[str, str]]] = {
     "one-turn": {},
     "five-turns": {
         "Bandit": "starter",
+        "BanditRev": "starter",
+        "BanditTrap": "starter",
         "FrozenLake": "small-ice",
         "FrozenLakeDeterministic": "small-lake",
         "Sokoban": "small-sokoban",
