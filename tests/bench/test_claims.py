@@ -222,7 +222,7 @@ def test_numbers_of_a_run_are_those_of_its_curves():
     assert scalar_of(replies, "reply") == pytest.approx(np.log(1.5))
 
 
-THOUGHT = "information/first/thought/"
+THOUGHT = "information/turns/thought/"
 
 
 def test_information_that_falls_before_success_is_seen():

@@ -10,7 +10,7 @@ from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import load_reproduction
 from results import DOWN, PAPERS, UP, outcome, results_of, sweep_of
 
-INFORMATION = "information/first/thought/mutual_information"
+INFORMATION = "information/turns/thought/mutual_information"
 
 
 def verdict_on(name, text, results, **changes):

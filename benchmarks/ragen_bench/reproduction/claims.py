@@ -300,16 +300,11 @@ def _cap(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:
     for game, cell in exhibit.cells_of(claim):
         results = runs.of(game, cell)
         firsts = [v[0] for r in results if len(v := smoothed(curve(r, metric)[1]))]
-        cap = _most_information(results[0]) if is_information else 1.0
+        prompts = results[0].task.train.monitor.information_prompts
+        cap = math.log(prompts) if is_information else 1.0
         if firsts and np.mean(firsts) >= _FULL * cap:
             return f"the measure begins at {percent(float(np.mean(firsts)) / cap)}% of its largest value"
     return ""
-
-
-def _most_information(result: TaskResult) -> float:
-    train = result.task.train
-    prompts = min(train.rollout.prompts_per_iteration, train.monitor.information_prompts)
-    return math.log(prompts)
 
 
 def _room(exhibit: Reproduction, claim: Claim, runs: Runs) -> str:

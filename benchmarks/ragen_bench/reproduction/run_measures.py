@@ -38,8 +38,8 @@ _VALID: Final = 0.9
 _BUCKETS: Final = range(1, BUCKETS + 1)
 _NOTHING: Final = 1e-4
 """Gradients whose norms differ by no more are rounding, such as that of the divergence before any step."""
-INFORMATION: Final = "information/first/thought/mutual_information"
-_ENTROPY: Final = "information/first/thought/conditional_entropy"
+INFORMATION: Final = "information/turns/thought/mutual_information"
+_ENTROPY: Final = "information/turns/thought/conditional_entropy"
 
 
 def curve(result: TaskResult, metric: str) -> tuple[list[int], FloatArray]:

@@ -24,8 +24,8 @@ CURVES: Final = (
     "thought_characters", "template_share", "clip_fraction", "optimizer_steps", "kept_groups",
     "claims/places", "claims/move_1", "claims/ends", "claims/plan",
     "validation/success", "seconds/total", "seconds/evaluation",
-    "information/first/thought/mutual_information", "information/first/thought/conditional_entropy",
-    "information/first/thought/retrieval@1", "information/first/thought/z_score",
+    "information/turns/thought/mutual_information", "information/turns/thought/conditional_entropy",
+    "information/turns/thought/retrieval@1", "information/turns/thought/z_score",
     "information/first/reply/mutual_information", "information/first/reply/conditional_entropy",
     "information/first/reply/retrieval@1", "information/first/reply/z_score",
     *(
