@@ -140,10 +140,12 @@ def test_fewer_successes_that_earn_more_are_no_collapse():
 
 
 def test_kept_runs_that_collapsed_are_seen_and_no_other():
-    every, false = pytest.importorskip("early_signs").runs("ragen2")
-    broken = [run for run in every if run.collapsed]
+    early_signs = pytest.importorskip("early_signs")
+    broken = [run for run in early_signs.runs("risk")[0] if run.collapsed]
     assert len(broken) > 10
-    assert sum(run.seen is None for run in broken) <= 1
+    assert all(run.seen is not None for run in broken)
+    healthy, false = early_signs.runs("filter")
+    assert len(healthy) > 50
     assert not false
 
 
