@@ -35,7 +35,6 @@ from ragen_bench.reproduction.reproduction_config import (
 from ragen_bench.reproduction.run_measures import INFORMATION, SECONDS, collapsed_at, curve, gained, smoothed
 from ragen_bench.stats.mixed_effects import mixed_effects_difference
 from ragen_bench.stats.paired import ALPHA, holm, holm_exclusive
-from ragen_bench.training_sweeps.results import TaskResult
 from ragen_bench.training_sweeps.state import Cost, TaskState
 from ragen_bench.training_sweeps.tasks import INITIAL, SweepTask
 
