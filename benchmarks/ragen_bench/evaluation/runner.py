@@ -192,21 +192,33 @@ def play_missing(
         RagenError: The run cannot continue.
     """
     try:
-        progress = RunProgress()
-        players = make_players(missing_agents(folder, config, retry_errors))
-        if retry_errors:
-            count = set_errors_aside(folder, config)
-            _LOG.info("retrying %d failed episode%s", count, "s" if count != 1 else "")
-        with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
-            try:
-                with progress.of(len(run.done), len(config.keys)):
-                    play(RunPlay(run, progress, ledger, budget, cache), players)
-            finally:
-                if ledger.tokens:
-                    _LOG.info("spent: %s", ledger.summary(budget.prices))
+        _play(folder, config, play, make_players, budget, cache, retry_errors)
     except BudgetReachedError as stopped:
         return str(stopped)
     except KeyboardInterrupt:
         kept = f"finished episodes are in {folder}, and the same command resumes the run"
         raise RunInterrupt(kept if folder.exists() else "no episode was finished") from None
     return None
+
+
+def _play(
+    folder: Path,
+    config: ConfigT,
+    play: Play[ConfigT, PlayerT],
+    make_players: MakePlayers[PlayerT],
+    budget: Budget,
+    cache: Path | None,
+    retry_errors: bool,
+) -> None:
+    progress = RunProgress()
+    players = make_players(missing_agents(folder, config, retry_errors))
+    if retry_errors:
+        count = set_errors_aside(folder, config)
+        _LOG.info("retrying %d failed episode%s", count, "s" if count != 1 else "")
+    with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
+        try:
+            with progress.of(len(run.done), len(config.keys)):
+                play(RunPlay(run, progress, ledger, budget, cache), players)
+        finally:
+            if ledger.tokens:
+                _LOG.info("spent: %s", ledger.summary(budget.prices))
