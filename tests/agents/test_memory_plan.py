@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from ragen_agents.engines.vllm.memory import MemoryNeeds
-from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, Trainer, merged
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, Trainer, merged, processes
 from ragen_agents.starpo.memory import planning, training_memory
 from ragen_agents.starpo.memory.fitting import (
     DoesNotFitError,
@@ -376,7 +376,7 @@ def test_all_processes_take_the_micro_batches_of_the_smallest_device(monkeypatch
     config = TrainConfig(game=GAME, model=str(STARTER), rollout={"group_size": 4}, **KEPT)
     monkeypatch.setattr(planning, "this_device", lambda: Device(int(0.8 * GIB), True))
     small = Device(int(0.75 * GIB), True)
-    monkeypatch.setattr(planning, "gather_object", lambda mine: [*mine, small.memory])
+    monkeypatch.setattr(processes, "gather_object", lambda mine: [*mine, small.memory])
     planner = Sizes(config, env_factory(config, None)).on(small, 2)
     expected = fitted(config, planner).update.max_tokens_per_micro_batch
     two = SimpleNamespace(num_processes=2)

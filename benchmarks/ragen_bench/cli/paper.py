@@ -105,8 +105,8 @@ def train_sweep(
         typer.Argument(
             metavar="SWEEP",
             help="algorithm, clip-kl, diversity, filter, freshness, gradient, "
-            "granularity, lora, pretrained, ragen2, ragen2-main, ragen2-regularizers, reasoning, regime, "
-            "risk, sft, slip, thoughts, or the path of a YAML file.",
+            "granularity, information, lora, pretrained, ragen2, ragen2-main, ragen2-regularizers, "
+            "reasoning, regime, risk, sft, slip, thoughts, or the path of a YAML file.",
         ),
     ],
     game: Annotated[

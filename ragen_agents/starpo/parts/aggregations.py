@@ -44,6 +44,7 @@ AGGREGATIONS: Final[Registry[Aggregation]] = Registry("loss.agg_mode")
 """All aggregations by name."""
 
 register_aggregation = AGGREGATIONS.register
+"""Add a part of your own, so that settings can name it."""
 
 
 def token_mean(per_token: Tensor, mask: Tensor, totals: BatchTotals) -> Tensor:

@@ -103,6 +103,7 @@ ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator")
 """All estimators by name."""
 
 register_estimator = ESTIMATORS.register
+"""Add a part of your own, so that settings can name it."""
 
 
 def per_token(per_trajectory: Tensor, mask: Tensor) -> Tensor:

@@ -63,6 +63,7 @@ FILTERS: Final[Registry[GroupFilter]] = Registry("filter.kind")
 """All filters by name."""
 
 register_filter = FILTERS.register
+"""Add a part of your own, so that settings can name it."""
 
 
 def apply_filter(

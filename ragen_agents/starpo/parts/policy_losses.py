@@ -64,6 +64,7 @@ POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss")
 """All policy losses by name."""
 
 register_policy_loss = POLICY_LOSSES.register
+"""Add a part of your own, so that settings can name it."""
 
 
 def token_loss(chosen: PolicyLoss, batch: PolicyLossInput) -> TokenLoss:
