@@ -1,6 +1,5 @@
 """GGUF files as ordinary model folders: converted once, and from then on read from the cache."""
 
-import hashlib
 import logging
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.model_files.folders import Provenance, cached_folder, make_cached, save_tokenizer
+from ragen_agents.run_files.files import sha256_of
 from ragen_envs.errors import RagenError, first_line, install_hint
 
 SUFFIX: Final = ".gguf"
@@ -43,12 +43,6 @@ def check_packages(model: str) -> None:
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise RagenError(f"model '{model}' needs {missing[0]}; {install_hint('gguf')}")
-
-
-def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def remembered_sha256(file: Path) -> str:

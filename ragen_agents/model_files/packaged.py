@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from ragen_agents.model_files.folders import Provenance, cached_folder, make_cached
-from ragen_agents.model_files.gguf_conversion import check_packages, convert, sha256_of
+from ragen_agents.model_files.gguf_conversion import check_packages, convert
+from ragen_agents.run_files.files import sha256_of
 from ragen_envs.errors import RagenError
 
 Progress = Callable[[int, int], None]

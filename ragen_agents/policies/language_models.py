@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, StopStringCriteria
@@ -30,19 +30,22 @@ _LOG: Final = logging.getLogger("ragen.policies")
 class LanguageModelPolicy(ABC):
     """A causal language model with a chat template.
 
-    Its source is the folder of a saved model or a hub id; its name in tables is the folder's by default.
+    Args:
+        source: Folder of a saved model, or a hub id.
+        sampling: Temperature and most tokens of a reply.
+        name: Its name in tables; the folder's name by default.
+        batch_size: Conversations generated together.
 
     Raises:
         RagenError: The folder holds no weights, or the model has no chat template.
     """
 
-    batch_size: int
-    """Conversations generated together."""
     _template: ChatTemplate  # made by each kind of model, which knows what ends its turns
 
-    def __init__(self, source: str | Path, sampling: Sampling, name: str | None) -> None:
+    def __init__(self, source: str | Path, sampling: Sampling, name: str | None, batch_size: int) -> None:
         check_model_folder(Path(source))
         self.name = name or Path(source).name
+        self.batch_size = batch_size
         self.sampling = sampling
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
@@ -89,21 +92,34 @@ def not_loaded(source: str | Path, error: Exception) -> RagenError:
 
 
 class TransformersPolicy(LanguageModelPolicy):
-    """Batched generation from a local or hub model with a chat template, on the GPU if there is one.
+    """Batched generation from a local or hub model with a chat template.
 
-    With ``dtype="auto"`` it computes in bfloat16 on a GPU; on a CPU in bfloat16 if the weights are saved
-    in it and the processor has instructions for it, else in float32. The batch is halved where memory is
-    not enough.
+    Args:
+        source: Folder of a saved model, or a hub id.
+        sampling: Temperature and most tokens of a reply.
+        name: Its name in tables; the folder's name by default.
+        batch_size: Conversations generated together; halved where the memory is not enough for so many.
+        device: "cpu", "cuda", or "auto" for the GPU if there is one.
+        dtype: "float32", "bfloat16", "float16", or "auto": bfloat16 on a GPU; on a CPU bfloat16 if the
+            weights are saved in it and the processor has instructions for it, else float32.
+
+    Raises:
+        RagenError: The folder holds no weights, or the model has no chat template.
     """
 
-    batch_size = 128
-
     def __init__(
-        self, source: str | Path, sampling: Sampling, name: str | None = None, dtype: str = "auto"
+        self,
+        source: str | Path,
+        sampling: Sampling,
+        name: str | None = None,
+        batch_size: int = 128,
+        device: str = "auto",
+        dtype: str = "auto",
     ) -> None:
-        super().__init__(source, sampling, name)
+        super().__init__(source, sampling, name, batch_size)
         avoid_cudnn_attention()
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             if dtype == "auto":
                 dtype = _cpu_dtype(source) if device == "cpu" else "bfloat16"
@@ -115,13 +131,13 @@ class TransformersPolicy(LanguageModelPolicy):
         stops = stop_token_ids(model.generation_config, self._tokenizer)
         self._template = ChatTemplate(self._tokenizer, stops)
         pad = self._tokenizer.pad_token_id or 0
-        ends: Any = None
+        criteria: Any = None
         if sampling.stop:
-            criteria: Any = StopStringCriteria(self._tokenizer, list(sampling.stop))
-            ends = partial(criteria, scores=None)
+            criteria = cast(Any, StopStringCriteria(self._tokenizer, list(sampling.stop)))
         self._decoder = Decoder(
-            model, stops, pad, sampling.temperature, sampling.max_tokens, ends_with_stop=ends
-        )
+            model, stops, pad, sampling.temperature, sampling.max_tokens,
+            ends_with_stop=None if criteria is None else partial(criteria, scores=None),
+        )  # fmt: skip
         self._prefix_cache = PrefixCache()
 
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
@@ -157,6 +173,7 @@ class TransformersPolicy(LanguageModelPolicy):
 
 
 def _cpu_dtype(source: str | Path) -> str:
+    """Return the type in which a model runs on this processor."""
     saved = AutoConfig.from_pretrained(source, trust_remote_code=False).dtype
     return "bfloat16" if saved == torch.bfloat16 and has_bfloat16() else "float32"
 
@@ -164,16 +181,30 @@ def _cpu_dtype(source: str | Path) -> str:
 class VllmPolicy(LanguageModelPolicy):
     """Generation by vLLM, in this process, from a local or hub model with a chat template.
 
+    Args:
+        source: Folder of a saved model, or a hub id.
+        sampling: Temperature and most tokens of a reply.
+        name: Its name in tables; the folder's name by default.
+        batch_size: Conversations generated together.
+        precision: "float32", "bfloat16", or "auto": float32 on the CPU, else bfloat16.
+        cache_gib: Memory for keys and values, in GiB; None for as much as the conversations need and is free.
+
     Raises:
         RagenError: vLLM is missing, of an unknown version, or cannot load the model; the folder holds no
             weights; the model has no chat template.
     """
 
-    batch_size = 256
-
-    def __init__(self, source: str | Path, sampling: Sampling, name: str | None = None) -> None:
+    def __init__(
+        self,
+        source: str | Path,
+        sampling: Sampling,
+        name: str | None = None,
+        batch_size: int = 256,
+        precision: str = "auto",
+        cache_gib: float | None = None,
+    ) -> None:
         check_version()
-        super().__init__(source, sampling, name)
+        super().__init__(source, sampling, name, batch_size)
         try:
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         except Exception as error:
@@ -184,7 +215,7 @@ class VllmPolicy(LanguageModelPolicy):
             generation = GenerationConfig.from_model_config(config)
         stops = stop_token_ids(generation, self._tokenizer)
         self._template = ChatTemplate(self._tokenizer, stops)
-        settings = LocalSettings(None, self.batch_size, sleeps=False)
+        settings = LocalSettings(None, batch_size, precision, cache_gib, sleeps=False)
         model = load_local(source, settings)
         own = int(getattr(config, "max_position_embeddings", 1 << 30))
         self._context = min(own, model.context)

@@ -175,9 +175,15 @@ def record_turn(
     names: Sequence[str],
     seconds: float,
 ) -> TurnRecord:
-    """Return the record of a turn that took the policy some seconds.
+    """Return the record of a turn.
 
-    ``pictures`` are those beside each user message so far; () if observations are text.
+    Args:
+        user: The user message that was replied to.
+        pictures: The picture beside each user message so far; () if observations are text.
+        reply: What the policy said.
+        result: What it did.
+        names: Names of the actions.
+        seconds: What the policy took.
     """
     return TurnRecord(
         user=user,

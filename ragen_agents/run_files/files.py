@@ -1,6 +1,7 @@
 """Files and folders that are written whole or not at all, by one process at a time."""
 
 import fcntl
+import hashlib
 import logging
 import os
 import tempfile
@@ -134,3 +135,9 @@ class ResourceContext(ABC):
     @abstractmethod
     def _open(self, resources: ExitStack) -> None:
         """Open what is needed and register how it is released."""
+
+
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -77,7 +77,7 @@ class Recorder(LanguageModelPolicy):
     """Writes given replies, and records its prompts."""
 
     def __init__(self, folder, codec, replies):
-        super().__init__(folder, Sampling(), None)
+        super().__init__(folder, Sampling(), None, 1)
         self._template = ChatTemplate(self._tokenizer, codec.stop_token_ids)
         self.prompts, self._replies, self._codec = [], list(replies), codec
 

@@ -21,7 +21,6 @@ def test_a_model_runs_in_the_type_it_is_saved_in_where_that_is_fast(saved, fast,
     AutoTokenizer.from_pretrained(STARTER).save_pretrained(tmp_path)
     AutoModelForCausalLM.from_pretrained(STARTER, dtype=saved).save_pretrained(tmp_path)
     monkeypatch.setattr(language_models, "has_bfloat16", lambda: fast)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     used = []
     load = AutoModelForCausalLM.from_pretrained
 
@@ -30,7 +29,7 @@ def test_a_model_runs_in_the_type_it_is_saved_in_where_that_is_fast(saved, fast,
         return load(*arguments, **options)
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", loaded)
-    policy = language_models.TransformersPolicy(tmp_path, Sampling(0, 4))
+    policy = language_models.TransformersPolicy(tmp_path, Sampling(0, 4), device="cpu")
     assert used == ["bfloat16" if fast and saved == "bfloat16" else "float32"]
     env = make("ragen/BanditText-v0")
     env.reset(seed=0)
@@ -90,7 +89,7 @@ def test_a_model_that_does_not_fit_is_one_line(tiny, monkeypatch):
 
 
 def test_a_reply_continues_what_it_begins_with():
-    policy = language_models.TransformersPolicy(STARTER, Sampling(0, 48))
+    policy = language_models.TransformersPolicy(STARTER, Sampling(0, 48), device="cpu")
     env = make("ragen/SokobanText-v0")
     env.reset(options={"split": "test", "index": 0})
     request = Request(env.messages, 0, env)

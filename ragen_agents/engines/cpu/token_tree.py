@@ -69,10 +69,12 @@ class TokenTree:
 
     @classmethod
     def of(cls, ids: Tensor, real: Tensor, start: int) -> "TokenTree":
-        """Find what rows of tokens have in common: what all begin with, whole prompts, and whole rows.
+        """Find what rows have in common: what all begin with, whole prompts, and whole rows.
 
-        They are (R, T), on a CPU. ``real``, (R, T) bool, are no padding, and have no gaps on any row.
-        Prompts end at the column ``start``.
+        Args:
+            ids: (R, T) token ids, on a CPU.
+            real: (R, T) bool, which are no padding; without gaps on any row.
+            start: Column at which the prompts end.
         """
         mask = real.numpy()
         rows = [row[kept] for row, kept in zip(ids.numpy(), mask, strict=True)]

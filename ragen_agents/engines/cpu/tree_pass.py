@@ -65,10 +65,14 @@ def suits_trees(config: Any) -> bool:
 
 
 def tree_states(trunk: Any, ids: Tensor, real: Tensor, start: int, wanted: Tensor) -> Tensor:
-    """Return the last hidden states of the n tokens in ``wanted``, (B, T) bool: (n, width), row by row.
+    """Return the last hidden states of some tokens, (n, width), row by row.
 
-    Other arguments are those of ``states_before`` in the trainer's passes; padding lies in no row's
-    middle.
+    Args:
+        trunk: The model below its output head; see `reads_trees`.
+        ids: (B, T) token ids.
+        real: (B, T) bool, False for padding; without gaps on any row.
+        start: Column at which the prompts end.
+        wanted: (B, T) bool: n tokens.
     """
     tree = TokenTree.of(ids.cpu(), real.cpu(), start).to(ids.device)
     attend = _attention_in(tree)
@@ -180,7 +184,12 @@ def has_packed_kernel() -> bool:
 
 
 def _is_right(device: torch.device, tolerance: float) -> bool:
-    """Compare attention in a small tree, and its gradients, with a softmax over all products."""
+    """Compare attention in a small tree, and its gradients, with a softmax over all products.
+
+    Args:
+        device: Of the tree.
+        tolerance: Most difference of numbers that are about 1 in size.
+    """
     ids = torch.tensor([[1, 2, 3, 4], [1, 2, 5, 0], [1, 6, 7, 8]])
     tree = TokenTree.of(ids, ids != 0, 2)
     drawn = torch.Generator().manual_seed(0)

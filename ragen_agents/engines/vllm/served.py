@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -19,9 +19,6 @@ from ragen_agents.engines.vllm.server import ServedModel
 from ragen_agents.engines.weights import Digests, check_scores, digests_of, named_weights, probe, probed
 from ragen_envs.errors import RagenError, first_line
 
-if TYPE_CHECKING:
-    from ragen_agents.starpo.processes import RunProcesses
-
 WEIGHTS: Final = "weights-for-server"
 """Folder that holds the weights which the servers have."""
 _RESTARTS: Final = 3
@@ -30,6 +27,26 @@ _WAIT: Final = 0.2
 """Seconds between two looks at a server that another process gives the weights."""
 
 T = TypeVar("T")
+
+
+class Processes(Protocol):
+    """The processes of a run, of which each has an engine."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes."""
+
+    def agree(self, error: RagenError | None) -> None:
+        """Raise the error of any process in every process; all call this together."""
+
+    def from_first(self, value: T) -> T:
+        """Return the first process's value; all call this together."""
+
+    def acquire(self, name: str) -> bool:
+        """Acquire the lock, unless another process holds it."""
+
+    def release(self, name: str) -> None:
+        """Release the lock."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +65,15 @@ class ServedEngine:
     The first process writes every version of the weights to a folder once, and each server reads it there,
     also after it was started anew. An episode stays on one server, whose prefix cache has its turns.
 
-    Of the processes that ask a server, exactly one ``leads`` it: it gives it the weights. WEIGHTS is made
-    in ``folder``, which the servers must see under the same path. Weights are labelled with ``run``, which
-    must differ from another run's, and their version.
+    Args:
+        servers: Those that this process asks; an episode is played on one of them.
+        leads: Whether this process gives them the weights; exactly one does so for each server.
+        folder: Where WEIGHTS is made; the servers must see it under the same path.
+        stop_token_ids: Tokens that end a turn.
+        max_tokens: Most tokens of one reply.
+        context: Tokens that a prompt and its reply may have together.
+        run: What weights are labelled with, besides their version; another run's must differ.
+        processes: Of the run.
     """
 
     def __init__(
@@ -62,7 +85,7 @@ class ServedEngine:
         max_tokens: int,
         context: int,
         run: str,
-        processes: "RunProcesses",
+        processes: Processes,
     ) -> None:
         self.version = 0
         self._servers, self._leads = list(servers), leads

@@ -28,9 +28,14 @@ def clipped_surrogate(
 ) -> TokenLoss:  # fmt: skip
     """Return PPO's clipped loss (Schulman et al. 2017) with separate bounds (clip-higher, DAPO).
 
-    The ratio to the policy of ``old_logprobs``, which have no gradient, is clipped to [1 - low, 1 + high].
-    Where the advantage is negative the loss is at most ``-dual * advantage`` (dual clip, Ye et al. 2020),
-    with ``dual`` > 1; None for no such bound.
+    Args:
+        logprobs: Under the policy that is trained.
+        old_logprobs: Under the policy that the ratio is taken to; without gradient.
+        advantages: Per token.
+        low: The ratio is clipped to at least 1 - low.
+        high: And to at most 1 + high.
+        dual: Where the advantage is negative the loss is at most ``-dual * advantage`` (dual clip, Ye et
+            al. 2020), with ``dual`` > 1; None for no such bound.
     """
     ratio = torch.exp((logprobs - old_logprobs).clamp(-20.0, 20.0))
     plain = -advantages * ratio
@@ -61,8 +66,11 @@ def with_sequence_ratio(log_ratios: Tensor, mask: Tensor) -> Tensor:
     """Return log-ratios with the value of their sequence's mean and each token's own gradient, (B, T).
 
     The token form of GSPO (arXiv 2507.18071, section 4.3): with one advantage per sequence its gradient is
-    that of the mean, and different advantages of tokens do not cancel. The mask, (B, T) bool, has the
-    tokens of each row's sequence.
+    that of the mean, and different advantages of tokens do not cancel.
+
+    Args:
+        log_ratios: (B, T), with gradient.
+        mask: (B, T) bool, the tokens of each row's sequence.
     """
     own = log_ratios.detach()
     mean = torch.where(mask, own, 0.0).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.engines.weights import named_weights
 from ragen_agents.model_files.folders import save_tokenizer
-from ragen_agents.model_files.gguf_conversion import sha256_of
+from ragen_agents.run_files.files import sha256_of
 from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.adapters import has_adapters
 from ragen_agents.starpo.update.learner import Learner

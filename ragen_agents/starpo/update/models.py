@@ -91,10 +91,14 @@ class ActorCritic(nn.Module):
         return ("policy", "critic") if self._apart else ("all",)
 
     def forward(self, ids: Tensor, real: Tensor, mask: Tensor, start: int, part: Part = "all") -> Scores:
-        """Score rows of tokens, (B, T); the scores of all parts but one are 0.
+        """Score rows of tokens.
 
-        ``real``, bool, is False for padding, and ``mask`` True for action tokens. First prompts end at the
-        column ``start``; the prompt of a group is processed once.
+        Args:
+            ids: (B, T) token ids.
+            real: (B, T) bool, False for padding.
+            mask: (B, T) bool, action tokens.
+            start: Column at which the first prompts end; the prompt of a group is processed once.
+            part: The part to score; the scores of all others are 0.
         """
         logprobs = entropies = values = torch.zeros(ids.shape, device=ids.device)
         states = None

@@ -16,8 +16,12 @@ def chunked_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities of targets and entropies, (n,) each, without logits of all n at once.
 
-    The model's output head reads the states that predict the targets, (n, d), in float32 also under
-    autocast if ``float32_head``. Logits are divided by the temperature.
+    Args:
+        policy: The model whose output head it is.
+        hidden: (n, d), the states that predict the targets.
+        targets: (n,) token ids.
+        temperature: Logits are divided by it.
+        float32_head: Whether logits are computed in float32 also under autocast.
     """
     # Made once, for autocast would round the weight again for each part.
     rounded = None
@@ -70,11 +74,18 @@ def _logits(policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | N
 
 
 def head_product(states: Tensor, weight: Tensor, rounded: Tensor) -> Tensor:
-    """Return ``states @ weight.T`` in float32, (n, vocabulary), computed from bfloat16 operands.
+    """Return ``states @ weight.T`` in float32, computed from bfloat16 operands.
 
     Autocast would round the result as well, and neighbouring bfloat16 numbers between 16 and 32 differ by
-    0.125. A product in float32 takes about ten times as long on tensor cores. The weight, (vocabulary, d),
-    gets the gradient; ``rounded``, the same in bfloat16, can be shared by several products.
+    0.125. A product in float32 takes about ten times as long on tensor cores.
+
+    Args:
+        states: (n, d).
+        weight: (vocabulary, d), which receives the gradient.
+        rounded: The weight in bfloat16, which several products share.
+
+    Returns:
+        (n, vocabulary).
     """
     product: Tensor = _HeadProduct.apply(states, weight, rounded)  # type: ignore[no-untyped-call]
     return product

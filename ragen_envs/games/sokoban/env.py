@@ -50,12 +50,12 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     """Push every box onto a target.
 
     ## Description
-    The player pushes one box at a time by walking into it, and cannot pull, so a careless push can make the
-    level unsolvable. Transitions are deterministic.
+    The player pushes boxes, one at a time, by walking into them. Boxes cannot be pulled, so a careless
+    push can make the level unsolvable. Transitions are deterministic.
 
     ## Action Space
-    `Discrete(4)`: 0 up, 1 down, 2 left, 3 right. A blocked step changes nothing but still costs the reward
-    of an action.
+    `Discrete(4)`: 0 up, 1 down, 2 left, 3 right. Walking into a wall, or into a box that has a wall or
+    another box behind it, changes nothing but still costs the reward of an action.
 
     ## Observation Space
     `Box(0, 6, (height, width), uint8)` of cell codes: 0 wall, 1 empty, 2 target, 3 box on target,
@@ -65,12 +65,12 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     A random walk makes the room, and reverse play from the solved state places player and boxes
     (Racanière et al. 2017), so every level is solvable. By default levels follow the distribution of
     the paper's published code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in
-    `ragen/SokobanLarge-v0`. That code's levels for 1,256 of the paper's seeds have a mean shortest
+    `ragen/SokobanLarge-v0`. The levels of that code for 1,256 of the paper's seeds have a mean shortest
     solution of 4.1 moves (5.8 on 8x8), and ten random actions solve 18% (2.6%). Levels count as one if
-    they are equal after a rotation, reflection or shift, and a walk of the player without a push. Of
-    only about 4,500 different 6x6 levels (Chao's estimate from 100,000 draws), the hundred most common
-    make up half of the draws, so training can memorise most of its levels. To measure how well a model
-    generalizes, use SokobanLarge.
+    they are equal after a rotation, reflection or shift, and a walk of the player without a push. There
+    are only about 4,500 different 6x6 levels (Chao's estimate from 100,000 draws), and the hundred most
+    common ones make up half of the draws, so training can memorise most of its levels. To measure how
+    well a model generalizes, use SokobanLarge.
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
@@ -92,8 +92,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     its rows joined by `/` (docs/own-levels.md). `generator`: the level distribution, "ragen" or
     "gym-sokoban"; see `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse
     play, at least 3. A depth of d allows d - 2 steps; None means 300. `orientation`: which of the eight
-    rotations and reflections of every level is played: modulo 4 the quarter turns counter-clockwise,
-    mirrored from 4 to 7.
+    rotations and reflections of every level is played, from 0 to 7: modulo 4 the quarter turns
+    counter-clockwise, which are mirrored from 4 on.
 
     ## Version History
     * v0: Initial version.
