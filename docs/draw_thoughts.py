@@ -8,32 +8,25 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 SHOWN = {
-    "player": ("Sokoban", "place player"), "box": ("Sokoban", "place box"),
-    "target": ("Sokoban", "place target"), "goal": ("FrozenLake", "place goal"),
-    "list of\nholes": ("FrozenLake", "place hole"), '"Solved"': ("Sokoban", "ends"),
-    "answer =\nplan": ("Sokoban", "plan"),
+    "player": "place player", "box": "place box", "target": "place target",
+    '"Solved"': "ends", "answer =\nplan": "plan",
 }  # fmt: skip
 
 
 def main() -> None:
     """Read the table from standard input and write the picture."""
-    rows = {(row["game"], row["agent"]): row for row in json.load(sys.stdin)["rows"]}
-    agents = list(dict.fromkeys(agent for _, agent in rows))
+    rows = {row["agent"]: row for row in json.load(sys.stdin)["rows"]}
     mpl.rcParams["svg.hashsalt"] = "ragen"
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     kinds, moves = figure.subplots(1, 2, width_ratios=(3, 2))
-    for number, agent in enumerate(agents):
-        values = [
-            [rows[game, agent][f"{name}{end}"] for end in ("", "_low", "_high")]
-            for game, name in SHOWN.values()
-        ]
+    for number, (agent, row) in enumerate(rows.items()):
+        values = [[row[f"{name}{end}"] for end in ("", "_low", "_high")] for name in SHOWN.values()]
         places = [place + 0.38 * number for place in range(len(SHOWN))]
         bounds = [
             [100 * (v - low) for v, low, _ in values],
             [100 * (high - v) for v, _, high in values],
         ]
         kinds.bar(places, [100 * v for v, _, _ in values], 0.36, yerr=bounds, label=agent, capsize=2)
-        row = rows["Sokoban", agent]
         steps = [f"move_{n}" for n in range(1, 6)]
         errors = [
             [100 * (row[n] - row[f"{n}_low"]) for n in steps],
@@ -41,8 +34,8 @@ def main() -> None:
         ]
         moves.errorbar(range(1, 6), [100 * row[n] for n in steps], errors, marker="o", capsize=2, label=agent)
     kinds.set_xticks([place + 0.19 for place in range(len(SHOWN))], list(SHOWN), fontsize=8)
-    kinds.set_title("what thoughts say (holes and goal: FrozenLake)", fontsize=9)
-    moves.set_title("outcome of each move of the plan, Sokoban", fontsize=9)
+    kinds.set_title("what thoughts say", fontsize=9)
+    moves.set_title("outcome of each move of the plan", fontsize=9)
     moves.set_xticks(range(1, 6))
     for axes in (kinds, moves):
         axes.set_ylim(0, 105)

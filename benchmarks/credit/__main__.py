@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Audit, or write or check the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("game", nargs="?", choices=GAMES, help="play and keep its turns")
-    parser.add_argument("--model", default="starter-0.2", help="policy that is audited")
+    parser.add_argument("--model", default="starter", help="policy that is audited")
     parser.add_argument("--groups", type=int, default=24, help="levels")
     parser.add_argument("--copies", type=int, default=32, help="continuations of each state")
     parser.add_argument("--critic-iterations", type=int, default=20)

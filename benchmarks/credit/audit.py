@@ -52,7 +52,7 @@ class Plan:
 
     game: str
     """Id of a conversation env."""
-    model: str = "starter-0.2"
+    model: str = "starter"
     groups: int = 24
     """Levels."""
     members: int = 8

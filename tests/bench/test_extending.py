@@ -204,8 +204,8 @@ def test_unknown_agents_and_games_name_the_installed_ones(installed, tmp_path):
     done = ragen("bench", "--agent", "tortoise", "--out", out, path=installed)
     assert done.returncode == 2
     assert (
-        "use random, noop, oracle, webshop-first-hit, webshop-rule, hare, starter, starter-0.2, small-ice, "
-        "small-lake, small-sokoban, small-thoughts, smollm2, gemma3-270m, a folder" in done.stderr
+        "use random, noop, oracle, webshop-first-hit, webshop-rule, hare, starter, small-ice, small-lake, "
+        "small-sokoban, small-thoughts, smollm2, gemma3-270m, a folder" in done.stderr
     )
     done = ragen("bench", "--agent", "hare", "--game", "Chess", "--out", out, path=installed)
     assert done.returncode == 2

@@ -254,7 +254,7 @@ def test_another_game_is_trained_on_and_tested_on_itself():
         ({"cells": {"a": {"iterations_divisor": 0}}}, "cells.a.iterations_divisor"),
         (
             {"train": {}, "cells": {"a": {"group_size": 7}}},
-            "cell 'a': group_size is 7, but must divide the 64 traj",
+            "cell 'a': group_size is 7, but must divide the 128 traj",
         ),
         (
             {"cells": {"a": {"settings": {"split": "test"}}}},

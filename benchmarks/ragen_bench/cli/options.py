@@ -65,8 +65,8 @@ RecipeOption: TypeAlias = Annotated[
 
 
 _MODELS: Final = (
-    "starter", "small-ice", "small-lake", "small-sokoban", "small-thoughts", "starter-0.2",
-    "smollm2", "gemma3-270m", "hf:", "openai:", "vllm:",
+    "starter", "small-ice", "small-lake", "small-sokoban", "small-thoughts", "smollm2",
+    "gemma3-270m", "hf:", "openai:", "vllm:",
 )  # fmt: skip
 
 

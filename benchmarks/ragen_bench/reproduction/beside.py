@@ -70,10 +70,10 @@ def _tests(exhibit: Reproduction, choice: Choice) -> list[tuple[str, str, Task]]
     """Return every test of a table: the first cell with its settings, its name, and the task."""
     every: list[tuple[str, str, Task]] = []
     sweep = exhibit.load_sweep()
-    scale = sweep.scales[choice.scale]
     for test in dict.fromkeys(column.test for column in exhibit.columns):
         for name, cell in sweep.cells.items():
-            task = Task(env=core_tasks()[test].env, settings=conversation_settings(scale, cell))
+            settings = conversation_settings(sweep, choice.scale, cell)
+            task = Task(env=core_tasks()[test].env, settings=settings)
             if all(task != other for _, _, other in every):
                 every.append((name, test, task))
     return every

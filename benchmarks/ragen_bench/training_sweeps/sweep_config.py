@@ -11,7 +11,6 @@ from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name, Task, load_suite
 
 ScaleName = Literal["laptop", "paper"]
-Regime = Literal["one-turn", "five-turns"]
 
 _SET_ELSEWHERE: Final = {
     "game": "games of the sweep",
@@ -57,11 +56,6 @@ class ScaleSettings(_Model):
     iterations: int = Field(ge=1)
     quick: int = Field(ge=1)
     """Iterations of the quick look."""
-    regime: Regime | None = None
-    """one-turn: episodes of one turn, in training and in the tests, and settings with which the starter
-    learns within minutes. five-turns: the paper's turns (on the bandits one), trajectories and optimizer
-    steps, with small models and, unless settings say otherwise, without thoughts. None: the scale's usual
-    settings."""
     models: dict[Name, str] = Field(default_factory=dict)
     """Initial models by game, instead of the scale's."""
     train: dict[str, Any] = Field(default_factory=dict)

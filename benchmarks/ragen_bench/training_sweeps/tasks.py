@@ -15,7 +15,7 @@ from ragen_agents.starpo.config import resources_of
 from ragen_bench.config.own_levels import own_level_count, with_level_texts
 from ragen_bench.config.suites import SamplingSettings, Suite, Task
 from ragen_bench.training.train_settings import layered_config
-from ragen_bench.training_sweeps.sweep_config import Cell, Regime, ScaleName, ScaleSettings, Sweep, core_tasks
+from ragen_bench.training_sweeps.sweep_config import Cell, ScaleName, Sweep, core_tasks
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
@@ -30,50 +30,25 @@ CONTROLS_ROW: Final = "controls"
 _LEVELS: Final = 256
 _QUICK_LEVELS: Final = 64
 _SCALES: Final[dict[ScaleName, dict[str, Any]]] = {
-    # Half the trajectories, and half the batch, so that there are as many optimizer steps.
+    # As many trajectories and optimizer steps as the paper, with the rates of the small models' recipes.
     "laptop": {
-        # The starter of version 0.2, so that results stay comparable when the starter is built again.
-        "model": "starter-0.2",
-        "rollout": {"prompts_per_iteration": 8, "group_size": 8},
-        "update": {"mini_batch_size": 16},
-        "evaluation": {"every": 10, "episodes": 64},
+        "rollout": {"prompts_per_iteration": 8, "group_size": 16, "max_tokens": 48},
+        "update": {"mini_batch_size": 32, "learning_rate": 5e-4, "critic_learning_rate": 1.7e-3},
+        "evaluation": {"every": 10, "episodes": 256},
         # What the results that are kept were made with. No cell reads turn_gamma, and only warnings window.
         "advantage": {"turn_gamma": 1.0},
-        "monitor": {"window": 10},
+        "monitor": {"window": 10, "information_every": 0},
     },
     "paper": {"engine": "vllm", "evaluation": {"every": 10, "episodes": 256}},
 }
-_REGIMES: Final[dict[Regime, dict[str, Any]]] = {
-    # Found on validation levels: docs/training-results.md.
-    "one-turn": {
-        "rollout": {"prompts_per_iteration": 24, "group_size": 8},
-        "loss": {"agg_mode": "seq-mean-token-mean", "kl": "none", "entropy_coef": 0.0},
-        "update": {"mini_batch_size": 16, "learning_rate": 1.5e-4, "critic_learning_rate": 5e-4},
-        "evaluation": {"every": 0},
-        "monitor": {"information_every": 0},
-    },
-    # As many trajectories and steps as the paper, with the small models and the rate of their recipes.
-    "five-turns": {
-        "rollout": {"group_size": 16, "max_tokens": 48},
-        "update": {"mini_batch_size": 32, "learning_rate": 5e-4, "critic_learning_rate": 1.7e-3},
-        "evaluation": {"episodes": 256},
-        "monitor": {"information_every": 0},
-    },
-}
-_CONVERSATIONS: Final[dict[Regime, dict[str, Any]]] = {
-    "one-turn": {"max_turns": 1},
-    "five-turns": {"think": False},
-}
-_MODELS: Final[dict[Regime, dict[str, str]]] = {
-    "one-turn": {},
-    "five-turns": {
-        "Bandit": "starter",
-        "BanditRev": "starter",
-        "BanditTrap": "starter",
+_CONVERSATIONS: Final[dict[ScaleName, dict[str, Any]]] = {"laptop": {"think": False}, "paper": {}}
+_MODELS: Final[dict[ScaleName, dict[str, str]]] = {
+    "laptop": {
         "FrozenLake": "small-ice",
         "FrozenLakeDeterministic": "small-lake",
         "Sokoban": "small-sokoban",
     },
+    "paper": {},
 }
 
 
@@ -246,14 +221,12 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell) -> TrainConfig:
     size = _SCALES[choice.scale]
     if choice.quick:
         size = merged(size, {"evaluation": {"every": iterations, "episodes": 32}})
-    regime = _REGIMES[scale.regime] if scale.regime else {}
-    base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset], regime, scale.train)
+    base = merged(SCALES[choice.scale], PRESETS[cell.preset or sweep.preset], size, scale.train)
     derived = _derived(validate(TrainConfig, base, "config"), cell)
-    models = {**(_MODELS[scale.regime] if scale.regime else {}), **scale.models}
-    model = choice.model or models.get(game)
+    model = choice.model or {**_MODELS[choice.scale], **scale.models}.get(game)
     own = {
         "game": core_tasks()[game].env,
-        "env_kwargs": conversation_settings(scale, cell),
+        "env_kwargs": conversation_settings(sweep, choice.scale, cell),
         "seed": 0,
         "iterations": iterations,
         **({"model": model} if model else {}),
@@ -261,10 +234,9 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell) -> TrainConfig:
     return layered_config(base, derived, sweep.train, cell.train, own)
 
 
-def conversation_settings(scale: ScaleSettings, cell: Cell) -> dict[str, Any]:
+def conversation_settings(sweep: Sweep, scale: ScaleName, cell: Cell) -> dict[str, Any]:
     """Return the conversation settings of a cell at a scale, in training and in the tests."""
-    regime = _CONVERSATIONS[scale.regime] if scale.regime else {}
-    return {**regime, **scale.settings, **cell.settings}
+    return {**_CONVERSATIONS[scale], **sweep.scales[scale].settings, **cell.settings}
 
 
 def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
@@ -283,7 +255,7 @@ def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
 
 
 def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConfig) -> Suite:
-    settings = conversation_settings(sweep.scales[choice.scale], cell)
+    settings = conversation_settings(sweep, choice.scale, cell)
     envs = {name: core_tasks()[name].env for name in sweep.games.get(game, [game])}
     tasks = {name: Task(env=env, settings=with_level_texts(env, settings)) for name, env in envs.items()}
     own = [own_level_count(task.settings) for task in tasks.values() if "levels" in task.settings]
