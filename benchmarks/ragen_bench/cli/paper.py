@@ -104,7 +104,7 @@ def train_sweep(
         str,
         typer.Argument(
             metavar="SWEEP",
-            help="algorithm, clip-kl, diversity, filter, freshness, gradient, "
+            help="algorithm, clip-kl, collapse, diversity, filter, freshness, gradient, "
             "granularity, information, lora, pretrained, ragen2, ragen2-main, ragen2-regularizers, "
             "reasoning, regime, risk, sft, slip, thoughts, or the path of a YAML file.",
         ),
@@ -192,7 +192,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="table2 to table4, figure5 to figure11, filter-lake, sft, lora, risk, thoughts, "
+            help="table2 to table4, figure5 to figure11, collapse, filter-lake, sft, lora, risk, thoughts, "
             "ragen2-main, ragen2-filters, ragen2-keep, ragen2-slip, ragen2-regularizers, ragen2-length, "
             "ragen2-information, ragen2-gradient, or all.",
         ),
