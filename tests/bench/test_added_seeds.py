@@ -51,7 +51,7 @@ def test_p_values_are_doubled_each_time_seeds_are_added(counts, factor):
 
 
 def test_the_correction_is_for_a_claims_own_cells_only():
-    what, results = results_of("figure5", {}, curves=DOWN)
+    what, results = results_of("collapse", {}, curves=DOWN)
     added = [r for r in results if (r.task.game, r.task.cell) == ("Sokoban", "starpo-grpo")]
     others = [r for r in results if r not in added]
     sweep = sweep_of(what)
@@ -110,7 +110,7 @@ def test_own_runs_do_not_count_those_of_another_sweep(tmp_path):
 
 
 def test_a_cell_with_fewer_seeds_than_another_is_not_unfinished(tmp_path):
-    what, results = results_of("figure5", {}, seeds=9, curves=DOWN)
+    what, results = results_of("collapse", {}, seeds=9, curves=DOWN)
     few = [r for r in results if r.task.seed is None or r.task.seed < 6 or r.task.cell == "starpo-grpo"]
     choice = Choice(games=tuple(games_of(what, "laptop")))
     run = SweepRun(what.load_sweep(), choice, tmp_path, None, kept=tmp_path)
@@ -127,7 +127,7 @@ def test_a_cell_with_fewer_seeds_than_another_is_not_unfinished(tmp_path):
 
 def false_verdicts(looks, corrected):
     """The exact chance that a claim about fair coins is decided at one of the looks."""
-    what = only(COLLAPSES, load_plain("figure5"))
+    what = only(COLLAPSES, load_plain("collapse"))
     own = what.claims[0].model_copy(update={"origin": "own"})  # runs may be shorter than the paper's
     what = what.model_copy(update={"claims": [own]})
     sweep = sweep_of(what)
@@ -164,7 +164,7 @@ def test_adding_seeds_until_a_claim_is_decided_seldom_decides_it_wrongly():
 
 
 def test_stored_runs_remember_with_how_many_others_they_were_judged(tmp_path):
-    what = load_plain("figure5")
+    what = load_plain("collapse")
     root, kept = tmp_path / "runs", tmp_path / "kept"
     games = tuple(games_of(what, "laptop"))
 

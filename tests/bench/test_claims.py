@@ -123,7 +123,7 @@ def test_true_differences_of_nothing_are_seldom_called_one():
 
 
 def with_curves(**curves):
-    _, results = results_of("figure5", {}, games=PAPERS, seeds=1, curves=curves)
+    _, results = results_of("collapse", {}, games=PAPERS, seeds=1, curves=curves)
     return next(r for r in results if r.task.seed is not None)
 
 
@@ -338,7 +338,7 @@ def test_equal_facts_are_no_difference():
 
 def test_runs_that_all_collapse_are_not_enough_evidence_until_there_are_many():
     for seeds, verdict in ((3, "undecided"), (12, "supported")):
-        what, results = results_of("figure5", {}, games=PAPERS, seeds=seeds, curves=DOWN)
+        what, results = results_of("collapse", {}, games=PAPERS, seeds=seeds, curves=DOWN)
         verdicts = judge(what, Runs(sweep_of(what), results))
         collapse = next(
             v for v in verdicts if v.claim.endswith("advantages improves, then collapses on Bandit")
@@ -392,7 +392,7 @@ def test_a_correlation_is_shown_to_be_about_zero_or_not(share, iterations, verdi
 
 
 def test_running_more_claims_cannot_undo_a_verdict():
-    what, results = results_of("figure5", {}, games=PAPERS, seeds=10, curves=DOWN)
+    what, results = results_of("collapse", {}, games=PAPERS, seeds=10, curves=DOWN)
     first = what.claims[0]
 
     def adjusted(kept):

@@ -31,7 +31,7 @@ from results import (
 
 
 def test_what_would_decide_a_claim_would_do_so_among_all_of_them():
-    what, results = results_of("figure5", {}, curves=DOWN)
+    what, results = results_of("collapse", {}, curves=DOWN)
     verdicts = judge(what, Runs(sweep_of(what), results))
     share = next(v for v in verdicts if v.ours.startswith("6 of 6 runs"))
     runs = int(share.remedy.split()[0])
@@ -45,9 +45,9 @@ def test_seeds_added_to_up_to_three_are_no_second_look(seeds, level):
         return DOWN
 
     claim = "StarPO with group-relative advantages improves, then collapses on Bandit"
-    runs = runs_of("figure5", curves, PAPERS, seeds=seeds)
+    runs = runs_of("collapse", curves, PAPERS, seeds=seeds)
     stored = [r.model_copy(update={"seeds": seeds}) for r in runs.results if r.task.seed is not None]
-    found = judged("figure5", claim, Runs(runs.sweep, stored))
+    found = judged("collapse", claim, Runs(runs.sweep, stored))
     assert found.ours.startswith(f"{seeds} of {seeds} runs")
     assert found.seeds_needed == next(n for n in range(1, 99) if 2.0 ** (1 - n) <= level)
 
@@ -57,7 +57,7 @@ def test_a_share_stays_undecided_until_so_many_runs():
         return DOWN if (task.seed or 0) >= 2 else UP
 
     claim = "StarPO with group-relative advantages improves, then collapses on Bandit"
-    found = judged("figure5", claim, runs_of("figure5", curves, PAPERS))
+    found = judged("collapse", claim, runs_of("collapse", curves, PAPERS))
     assert found.verdict == "undecided"
     needed = found.seeds_needed
     assert found.remedy == f"{needed} seeds, if the effect stays as it is"
@@ -89,7 +89,7 @@ def test_a_share_of_further_runs_is_not_rounded_twice():
         return DOWN if (task.seed or 0) >= 7 else UP
 
     claim = "StarPO with group-relative advantages improves, then collapses on Bandit"
-    found = judged("figure5", claim, runs_of("figure5", curves, PAPERS, seeds=22))
+    found = judged("collapse", claim, runs_of("collapse", curves, PAPERS, seeds=22))
     assert found.ours.startswith("15 of 22 runs")
     assert stats.binomtest(30, 44).pvalue <= 0.05 / 2  # adding seeds doubles the p-value
     assert found.seeds_needed == 44

@@ -134,22 +134,25 @@ def test_what_happens_in_training_was_validated_and_something_was_gained():
         ({"success": [0.5] * 40}, "not validated"),
         ({"validation/success": [0.3] * 40}, "no run of starpo-ppo gained on validation"),
     ):
-        _, results = results_of("figure5", {}, games=PAPERS, curves=curves)
-        assert text in refused(verdict_on("figure5", claim, results, needs=[]))
+        _, results = results_of("collapse", {}, games=PAPERS, curves=curves)
+        assert text in refused(verdict_on("collapse", claim, results, needs=[]))
 
 
-@pytest.mark.parametrize(("share", "decided"), [(DOWN, True), (UP, False)])
-def test_a_collapse_that_did_not_come_had_the_papers_time_to_come(share, decided):
-    """The runs have 60 iterations, the paper's 200."""
-    _, results = results_of("figure5", {}, games=PAPERS, curves=share)
+@pytest.mark.parametrize(("share", "iterations", "verdict"), [
+    (DOWN, 60, "supported"), (UP, 60, "cannot tell"), (UP, 200, "contradicted"),
+])  # fmt: skip
+def test_a_collapse_that_did_not_come_had_the_papers_time_to_come(share, iterations, verdict):
+    _, results = results_of("collapse", {}, games=PAPERS, curves=share)
+    results = [
+        r.model_copy(update={"task": r.task.model_copy(update={"train": r.task.train.model_copy(
+            update={"iterations": iterations}
+        )})}) for r in results
+    ]  # fmt: skip
     claim = "StarPO with a critic improves, then collapses on Bandit"
-    verdict = verdict_on("figure5", claim, results, needs=[], changed=0)
-    if decided:
-        assert verdict.verdict == "supported"
-    else:
-        assert (
-            refused(verdict) == "starpo-ppo collapsed in 0 of 6 runs of 60 iterations; the paper's have 200"
-        )
+    given = verdict_on("collapse", claim, results, needs=[], changed=0)
+    assert given.verdict == verdict
+    if verdict == "cannot tell":
+        assert refused(given) == "starpo-ppo collapsed in 0 of 6 runs of 60 iterations; the paper's have 200"
 
 
 def test_a_gap_that_was_there_before_training_is_no_effect_of_it():
