@@ -315,12 +315,12 @@ class Trainer:
         metrics |= self._phases.metrics()
         metrics["seconds/total"] += before["seconds/total"]
         signs = self.state.monitor.observe(metrics)
-        metrics["warnings"] = [sign.text for sign in signs]
+        metrics["warnings"] = list(signs.values())
         self._call("on_iteration_end", done, metrics)
         journal.metrics(done, metrics)
         self.state.update(pending=None)
-        for sign in signs:
-            self._warn(f"iteration {done}: {sign.text}")
+        for text in signs.values():
+            self._warn(f"iteration {done}: {text}")
         self.state.save_best(journal, metrics)
         action = self.state.act_on(signs)
         self.state.settle(journal)
