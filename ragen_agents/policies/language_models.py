@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig, StopStringCriteria
+from transformers import AutoConfig, AutoTokenizer, StopStringCriteria
 
 from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines import Completion, TokenRequest
@@ -21,7 +21,7 @@ from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.vllm.local import LocalSettings, load_local
 from ragen_agents.model_files.folders import check_model_folder, load_weights
 from ragen_agents.policies.base import Reply, Request, Sampling, closed
-from ragen_agents.rollout.chat import stop_token_ids
+from ragen_agents.rollout.chat import saved_stops, stop_token_ids
 from ragen_envs.errors import RagenError, first_line
 
 _LOG: Final = logging.getLogger("ragen.policies")
@@ -209,11 +209,7 @@ class VllmPolicy(LanguageModelPolicy):
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         except Exception as error:
             raise not_loaded(source, error) from error
-        try:
-            generation = GenerationConfig.from_pretrained(source)
-        except OSError:  # a model may be saved without one
-            generation = GenerationConfig.from_model_config(config)
-        stops = stop_token_ids(generation, self._tokenizer)
+        stops = saved_stops(str(source), config, self._tokenizer)
         self._template = ChatTemplate(self._tokenizer, stops)
         settings = LocalSettings(None, batch_size, precision, cache_gib, sleeps=False)
         model = load_local(source, settings)
