@@ -145,10 +145,13 @@ class TransformersPolicy(LanguageModelPolicy):
         while len(written) < len(prompts):
             part = slice(len(written), len(written) + self.batch_size)
             samples = self._sampled(prompts[part], seeds[part])
-            if samples is None:
-                self._take_fewer(len(prompts[part]) // 2)
-            else:
+            if samples is not None:
                 written += [(sample.ids, sample.finish == "stop") for sample in samples]
+                continue
+            self.batch_size = count = len(prompts[part]) // 2
+            self.release()
+            torch.cuda.empty_cache()
+            _LOG.warning("out of memory; %s generates %d replies at a time from now on", self.name, count)
         return written
 
     def _sampled(self, prompts: list[list[int]], seeds: list[int]) -> list[Sample] | None:
@@ -159,13 +162,6 @@ class TransformersPolicy(LanguageModelPolicy):
             if len(prompts) == 1 or not is_out_of_memory(error):
                 raise
         return None
-
-    def _take_fewer(self, count: int) -> None:
-        """Generate fewer replies together from now on, after memory ran out."""
-        self.batch_size = count
-        self.release()
-        torch.cuda.empty_cache()
-        _LOG.warning("out of memory; %s generates %d replies at a time from now on", self.name, count)
 
     def release(self) -> None:
         """Release the keys and values of the conversations."""
