@@ -89,7 +89,7 @@ def first_collapse(rows: list[dict[str, Any]]) -> int | None:
     monitor = EchoTrapMonitor(Monitor())
     for number, row in enumerate(rows, 1):
         plain = {name: value for name, value in row.items() if "/" not in name}
-        if any(sign.sign == "collapse" for sign in monitor.observe(plain)):
+        if "collapse" in monitor.observe(plain):
             return number
     return None
 

@@ -241,8 +241,11 @@ class ArrivalCheck:
         Raises:
             EngineError: A replica holds other weights.
         """
-        sharded = any(":tp0:" not in key for key in reported)
-        wrong = self._unchanged(sent, reported) if sharded else _different(sent, reported)
+        if any(":tp0:" not in key for key in reported):  # sharded
+            wrong = self._unchanged(sent, reported)
+        else:
+            owned = ((key, digest, sent.get(key.rpartition(":")[2])) for key, digest in reported.items())
+            wrong = [key for key, digest, own in owned if own and digest not in (own, _EMPTY)]
         if wrong:
             raise EngineError(
                 f"after version '{label}' of the weights was sent, the server holds others in {wrong[0]} and "
@@ -262,11 +265,3 @@ class ArrivalCheck:
             place = f"{worker}:{place_of(name)}"
             stale[place] &= digest == reported_before.get(key) and digest != _EMPTY
         return [place for place, same in stale.items() if same and place.rpartition(":")[2] in renewed]
-
-
-def _different(sent: Digests, reported: Mapping[str, str]) -> list[str]:
-    return [
-        key
-        for key, digest in reported.items()
-        if (own := sent.get(key.rpartition(":")[2])) and digest not in (own, _EMPTY)
-    ]

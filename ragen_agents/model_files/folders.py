@@ -56,7 +56,8 @@ def read_provenance(folder: Path) -> dict[str, Any] | None:
     return dict(provenance)
 
 
-_WEIGHTS: Final = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin")
+WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
+"""Files of the weights of a model folder."""
 _SIZES: Final = {
     "num_hidden_layers": 1024,
     "num_attention_heads": 4096,
@@ -74,7 +75,7 @@ def check_model_folder(folder: Path) -> None:
     """Raise `RagenError` if the files of a saved model cannot be right; anything else is not looked at."""
     if not folder.is_dir():
         return
-    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+    if not has_weights(folder):
         raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors)")
     for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
         if (folder / name).is_file():
@@ -82,7 +83,18 @@ def check_model_folder(folder: Path) -> None:
             if name == "config.json":
                 _check_sizes(folder / name, data)
                 _check_sizes(folder / name, data.get("text_config"))
-            _check_stop_tokens(folder / name, data.get("eos_token_id"))
+            named = data.get("eos_token_id")
+            listed = named if isinstance(named, list) else [] if named is None else [named]
+            if any(type(token) is not int for token in listed):
+                raise RagenError(
+                    f"'{folder / name}': eos_token_id is {named!r:.60}, but must be an integer or a list of "
+                    "integers"
+                )
+
+
+def has_weights(folder: Path) -> bool:
+    """Return whether a folder holds weights."""
+    return any(any(folder.glob(pattern)) for pattern in WEIGHTS)
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -103,14 +115,6 @@ def _check_sizes(path: Path, config: Any) -> None:
                 raise RagenError(
                     f"'{path}': {field} is {size!r:.60}, but must be an integer from 1 to {most}"
                 )
-
-
-def _check_stop_tokens(path: Path, named: Any) -> None:
-    listed = named if isinstance(named, list) else [] if named is None else [named]
-    if any(type(token) is not int for token in listed):
-        raise RagenError(
-            f"'{path}': eos_token_id is {named!r:.60}, but must be an integer or a list of integers"
-        )
 
 
 def load_weights(source: str | Path, dtype: Any) -> Any:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.model_files.folders import PROVENANCE
+from ragen_agents.model_files.folders import PROVENANCE, WEIGHTS, has_weights
 from ragen_agents.model_files.gguf_conversion import SUFFIX, converted, remembered_sha256
 from ragen_agents.model_files.packaged import PACKAGED, packaged_folder
 from ragen_agents.starter import STARTER, STARTERS
@@ -13,8 +13,7 @@ from ragen_envs.errors import RagenError
 
 _HUB: Final = "hf:"
 """Before the name of a model on a hub."""
-_WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
-_IDENTITY: Final = (*_WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
+_IDENTITY: Final = (*WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
 _WHOLE: Final = 1 << 26
 """Most bytes of a file that is read at once."""
 
@@ -68,7 +67,7 @@ def _gguf_file(path: Path) -> Path | None:
     if path.is_file():
         return path
     files = sorted(path.glob(f"*{SUFFIX}"))
-    if not files or _has_weights(path):
+    if not files or has_weights(path):
         return None
     if len(files) > 1:
         raise RagenError(
@@ -77,16 +76,12 @@ def _gguf_file(path: Path) -> Path | None:
     return files[0]
 
 
-def _has_weights(folder: Path) -> bool:
-    return any(any(folder.glob(pattern)) for pattern in _WEIGHTS)
-
-
 def weights_digest(folder: Path) -> str:
     """Return a hash of a model folder's files, but not of the name of the GGUF file it was made from.
 
     Files over 64 MiB are known by hashes of their own, which are computed once per process.
     """
-    if not _has_weights(folder):
+    if not has_weights(folder):
         hint = "; make it with ragen starter build" if folder == STARTER else ""
         raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors){hint}")
     files = {path for pattern in _IDENTITY for path in folder.glob(pattern)}
@@ -99,11 +94,5 @@ def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
     digest = hashlib.sha256()
     for path, size, _ in files:
         digest.update(f"{path.name} {size}\n".encode())
-        digest.update(_contents(path))
+        digest.update(path.read_bytes() if size <= _WHOLE else remembered_sha256(path).encode())
     return digest.hexdigest()
-
-
-def _contents(path: Path) -> bytes:
-    if path.stat().st_size <= _WHOLE:
-        return path.read_bytes()
-    return remembered_sha256(path).encode()

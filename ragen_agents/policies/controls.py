@@ -116,8 +116,5 @@ def _named(values: Sequence[str], instruction: str) -> str | None:
     return max(filter(is_named, values), key=len, default=None)
 
 
-SHOP_RULES: dict[str, type[FirstHitPolicy]] = {
-    FirstHitPolicy.name: FirstHitPolicy,
-    RulePolicy.name: RulePolicy,
-}
+SHOP_RULES = {rule.name: rule for rule in (FirstHitPolicy, RulePolicy)}
 """Agents for WebShop that follow a rule."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig, StopStringCriteria
+from transformers import AutoConfig, AutoTokenizer, StopStringCriteria
 
 from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines import Completion, TokenRequest
@@ -21,7 +21,7 @@ from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.vllm.local import LocalSettings, load_local
 from ragen_agents.model_files.folders import check_model_folder, load_weights
 from ragen_agents.policies.base import Reply, Request, Sampling, closed
-from ragen_agents.rollout.chat import stop_token_ids
+from ragen_agents.rollout.chat import saved_stops, stop_token_ids
 from ragen_envs.errors import RagenError, first_line
 
 _LOG: Final = logging.getLogger("ragen.policies")
@@ -145,10 +145,13 @@ class TransformersPolicy(LanguageModelPolicy):
         while len(written) < len(prompts):
             part = slice(len(written), len(written) + self.batch_size)
             samples = self._sampled(prompts[part], seeds[part])
-            if samples is None:
-                self._take_fewer(len(prompts[part]) // 2)
-            else:
+            if samples is not None:
                 written += [(sample.ids, sample.finish == "stop") for sample in samples]
+                continue
+            self.batch_size = count = len(prompts[part]) // 2
+            self.release()
+            torch.cuda.empty_cache()
+            _LOG.warning("out of memory; %s generates %d replies at a time from now on", self.name, count)
         return written
 
     def _sampled(self, prompts: list[list[int]], seeds: list[int]) -> list[Sample] | None:
@@ -159,13 +162,6 @@ class TransformersPolicy(LanguageModelPolicy):
             if len(prompts) == 1 or not is_out_of_memory(error):
                 raise
         return None
-
-    def _take_fewer(self, count: int) -> None:
-        """Generate fewer replies together from now on, after memory ran out."""
-        self.batch_size = count
-        self.release()
-        torch.cuda.empty_cache()
-        _LOG.warning("out of memory; %s generates %d replies at a time from now on", self.name, count)
 
     def release(self) -> None:
         """Release the keys and values of the conversations."""
@@ -209,11 +205,7 @@ class VllmPolicy(LanguageModelPolicy):
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         except Exception as error:
             raise not_loaded(source, error) from error
-        try:
-            generation = GenerationConfig.from_pretrained(source)
-        except OSError:  # a model may be saved without one
-            generation = GenerationConfig.from_model_config(config)
-        stops = stop_token_ids(generation, self._tokenizer)
+        stops = saved_stops(str(source), config, self._tokenizer)
         self._template = ChatTemplate(self._tokenizer, stops)
         settings = LocalSettings(None, batch_size, precision, cache_gib, sleeps=False)
         model = load_local(source, settings)

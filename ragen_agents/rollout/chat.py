@@ -79,3 +79,14 @@ def stop_token_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
     named = generation_config.eos_token_id
     listed = named if isinstance(named, list) else [named]
     return frozenset({*listed, tokenizer.eos_token_id} - {None})
+
+
+def saved_stops(source: str, config: Any, tokenizer: Any, download: bool = True) -> frozenset[int]:
+    """Return the same of a folder or hub id, which may be saved without a generation config."""
+    from transformers import GenerationConfig
+
+    try:
+        generation = GenerationConfig.from_pretrained(source, local_files_only=not download)
+    except (OSError, ValueError):
+        generation = GenerationConfig.from_model_config(config)
+    return stop_token_ids(generation, tokenizer)

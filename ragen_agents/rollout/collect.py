@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec, begun, extend
@@ -44,14 +44,6 @@ class GroupSpec:
     log-probabilities are recorded as 0."""
 
 
-class _Asked(NamedTuple):
-    """The messages, state and budget that a reply answers."""
-
-    messages: list[Message]
-    state: str
-    budget: Budget
-
-
 @dataclass
 class Collector:
     """Plays groups of episodes."""
@@ -88,7 +80,12 @@ class Collector:
         if not members:  # the share of a process can be empty
             return []
         while len(self._envs) < len(members):
-            self._add_env()
+            env = self.make_env()
+            if any(env.unwrapped is held.unwrapped for held in self._envs):
+                raise RagenError(
+                    f"{env} was made twice: episodes are played at the same time, so each needs a new env"
+                )
+            self._envs.append(env)
         trajectories = []
         for key, (spec, member) in enumerate(members):
             # The first iteration's first member meets the level's own chance, as the harness does.
@@ -103,17 +100,11 @@ class Collector:
         self.engine.release()
         return trajectories
 
-    def _add_env(self) -> None:
-        env = self.make_env()
-        if any(env.unwrapped is held.unwrapped for held in self._envs):
-            raise RagenError(
-                f"{env} was made twice: episodes are played at the same time, so each needs a new env"
-            )
-        self._envs.append(env)
-
     def _begin(self, env: ConversationWrapper, spec: GroupSpec, member: int, noise: int) -> Trajectory:
         try:
-            env.reset(**_reset_arguments(spec.options, noise))
+            options = {**spec.options, "noise": spec.options.get("noise", 0) + noise}
+            seed = options.pop("seed", None)
+            env.reset(seed=seed, options=options)
             return begun(self.codec, env, spec.group, member)
         except InstanceError:  # the caller asks for what does not exist
             raise
@@ -173,7 +164,7 @@ class Collector:
         before = [self.reward.before(env) for env in envs]
         cuts = [completion.finish == "length" for completion in completions]
         claims = [e.claims(reply, cut) for e, reply, cut in zip(envs, replies, cuts, strict=True)]
-        prompts = [_Asked(env.messages, env.state_text(), env.budget) for env in envs]
+        asked = [(env.messages, env.state_text(), env.budget) for env in envs]
         results = games.play(replies, [completion.key for completion in completions], cuts)
         for k, completion in enumerate(completions):
             trajectory, result = trajectories[completion.key], results[k]
@@ -186,12 +177,14 @@ class Collector:
             else:
                 result = result._replace(claims=claims[k])
                 parts = _checked_parts(self.reward.parts(before[k], replies[k], result))
-                self._append(trajectory, completion, envs[k], prompts[k], replies[k], result, parts)
+                self._append(trajectory, completion, envs[k], asked[k], replies[k], result, parts)
 
     def _append(
         self, trajectory: Trajectory, completion: Completion, env: ConversationWrapper,
-        prompt: "_Asked", reply: str, result: TurnResult, parts: dict[str, float],
+        asked: tuple[list[Message], str, Budget], reply: str, result: TurnResult,
+        parts: dict[str, float],
     ) -> None:  # fmt: skip
+        messages, state, budget = asked
         thought = None
         if isinstance(env.face, ClaimingFace):
             thought = CheckedThought(result.claims, result.parsed.actions)
@@ -199,7 +192,7 @@ class Collector:
             TrajectoryTurn(
                 reply=reply, rewards=parts, valid=result.parsed.is_valid,
                 effective=any(result.effective), actions=len(result.executed),
-                cut_off=completion.finish == "length", state=prompt.state, budget=prompt.budget,
+                cut_off=completion.finish == "length", state=state, budget=budget,
                 thought=thought,
             )
         )  # fmt: skip
@@ -208,7 +201,7 @@ class Collector:
         trajectory.messages.append({"role": "user", "content": env.user})
         if result.end is None:
             closed = bool(completion.ids) and completion.ids[-1] in self.codec.stop_token_ids
-            extend(trajectory, self.codec, env, prompt.messages, reply, closed)
+            extend(trajectory, self.codec, env, messages, reply, closed)
 
 
 def _check(completions: Sequence[Completion], waiting: set[int]) -> None:
@@ -234,9 +227,3 @@ def _checked_parts(parts: Mapping[str, float]) -> dict[str, float]:
                 f"the reward returned {value!r:.80} for '{name}', but must return finite numbers"
             )
     return {name: float(value) for name, value in parts.items()}
-
-
-def _reset_arguments(options: dict[str, Any], noise: int) -> dict[str, Any]:
-    others = {name: value for name, value in options.items() if name != "seed"}
-    first = others.get("noise", 0)
-    return {"seed": options.get("seed"), "options": {**others, "noise": first + noise}}

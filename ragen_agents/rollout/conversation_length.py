@@ -44,23 +44,19 @@ def _follow_ups(
     lengths = []
     while env.end is None:
         valid = env.settings.invalid == "end" or rng.random() < 0.5
-        reply = _valid_reply(env, rng) if valid else str(rng.choice(_INVALID))
+        if valid:
+            most = min(env.settings.actions_per_turn, env.budget.actions)
+            actions = env.random_actions(rng, int(rng.integers(1, most + 1)))
+            thought = "random" if env.settings.think else None
+            reply = format_reply(action_texts(env.names, actions), thought)
+        else:
+            reply = str(rng.choice(_INVALID))
         env.play(reply, truncated=cut_off)
-        if env.end is None:
-            lengths.append(_tokens(env, codec))
+        if env.end is None and codec.appends:
+            lengths.append(len(codec.bridge(env.user, False, env.settings.prefix)))
+        elif env.end is None:
+            lengths.append(len(codec.written(env.user)) + _TEMPLATE)
     return lengths
-
-
-def _valid_reply(env: ConversationWrapper, rng: np.random.Generator) -> str:
-    most = min(env.settings.actions_per_turn, env.budget.actions)
-    actions = env.random_actions(rng, int(rng.integers(1, most + 1)))
-    return format_reply(action_texts(env.names, actions), "random" if env.settings.think else None)
-
-
-def _tokens(env: ConversationWrapper, codec: ChatCodec) -> int:
-    if codec.appends:
-        return len(codec.bridge(env.user, False, env.settings.prefix))
-    return len(codec.written(env.user)) + _TEMPLATE
 
 
 def _bound(lengths: Sequence[int]) -> int:

@@ -67,7 +67,11 @@ class References(NamedTuple):
                 raise incomplete(game, f"level is {level!r:.80}, but must be a text")
             if getattr(game, "success", False):
                 raise incomplete(game, "success is true before the first action")
-            references = cls(**_optimum(env), **_chance(env))
+            references = cls(**_optimum(env))
+            if (chance := env.random_baseline()) is not None:
+                references = references._replace(
+                    random_success=chance.success, random_return=chance.expected_return
+                )
             for name, number in references._asdict().items():
                 if number is None:
                     continue
@@ -96,13 +100,6 @@ def _optimum(env: ConversationWrapper) -> dict[str, float]:
             f"{advice.expected_return}",
         )
     return {"optimal_success": advice.value, "optimal_return": paid}
-
-
-def _chance(env: ConversationWrapper) -> dict[str, float]:
-    chance = env.random_baseline()
-    if chance is None:
-        return {}
-    return {"random_success": chance.success, "random_return": chance.expected_return}
 
 
 class Answer(NamedTuple):

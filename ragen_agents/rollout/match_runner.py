@@ -110,8 +110,14 @@ class MatchRunner:
         A game that breaks ends the match of all who are in it as an error.
         """
         prompts = {number: self.env.seats[number].user for number in answers}
-        heard = {number: self._said(number, answer) for number, answer in answers.items()}
-        spoken = {number: reply for number, reply in heard.items() if reply is not None}
+        spoken: dict[int, Reply] = {}
+        for number, (reply, _) in answers.items():
+            if isinstance(reply, Exception):
+                self._seats[number].fail(reply)
+            elif reply.overflow:
+                self._seats[number].end = EndReason.OVERFLOW
+            else:
+                spoken[number] = reply
         agents = self.env.possible_agents
         replies = dict.fromkeys(self.env.agents, "")
         replies |= {agents[number]: reply.text for number, reply in spoken.items()}
@@ -139,17 +145,6 @@ class MatchRunner:
             sampling_seed=self.run_seed,
             seats=tuple(self._seat(number) for number in range(len(self._seats))),
         )
-
-    def _said(self, number: int, answer: Answer) -> Reply | None:
-        """Return the reply of a seat that was asked, or None if it has none, and none any more."""
-        state, reply = self._seats[number], answer.reply
-        if isinstance(reply, Exception):
-            state.fail(reply)
-            return None
-        if reply.overflow:
-            state.end = EndReason.OVERFLOW
-            return None
-        return reply
 
     def _seat(self, number: int) -> SeatRecord:
         state, seat = self._seats[number], self.env.seats[number]
@@ -190,23 +185,17 @@ async def play_matches(
     """
     going = [MatchRunner(spec, run_seed) for spec in specs]
     try:
-        await _play_out(going, policies, keep)
+        while going:
+            requests = [_SeatRequest(m, seat, asked) for m in going for seat, asked in m.requests().items()]
+            answers = await _ask_all(requests, policies)
+            for match in going:
+                match.play(answers[id(match)])
+            keep([match.record() for match in going if not match.requests()])
+            going = [match for match in going if match.requests()]
     finally:
         for policy in policies.values():
             if isinstance(policy, Releasable):
                 policy.release()
-
-
-async def _play_out(
-    going: Sequence[MatchRunner], policies: Mapping[str, Policy | AsyncPolicy], keep: Keep
-) -> None:
-    while going:
-        requests = [_SeatRequest(m, seat, request) for m in going for seat, request in m.requests().items()]
-        answers = await _ask_all(requests, policies)
-        for match in going:
-            match.play(answers[id(match)])
-        keep([match.record() for match in going if not match.requests()])
-        going = [match for match in going if match.requests()]
 
 
 async def _ask_all(

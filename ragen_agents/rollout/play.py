@@ -24,17 +24,13 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
     """
     runners = [EpisodeRunner(spec, run_seed) for spec in specs]
     try:
-        _play_out(runners, policy)
+        while waiting := [runner for runner in runners if runner.end is None]:
+            batch = waiting[: policy.batch_size]
+            play_answers(batch, act(policy, [runner.request() for runner in batch]))
     finally:
         if isinstance(policy, Releasable):
             policy.release()
     return [runner.record(policy.name) for runner in runners]
-
-
-def _play_out(runners: Sequence[EpisodeRunner], policy: Policy) -> None:
-    while waiting := [runner for runner in runners if runner.end is None]:
-        batch = waiting[: policy.batch_size]
-        play_answers(batch, act(policy, [runner.request() for runner in batch]))
 
 
 def act(policy: Policy, requests: Sequence[Request]) -> list[Answer]:
@@ -114,7 +110,10 @@ async def play_independently(
                         workers.create_task(work())
                 ended.put_nowait(None)
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            raise error from None
         finally:
             if left := _take_all(ended):
                 disk.submit(keep, left).result()
@@ -146,9 +145,3 @@ def _take_all(ended: asyncio.Queue[Episode | None]) -> list[Episode]:
             break
         episodes.append(episode)
     return episodes
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

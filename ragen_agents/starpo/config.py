@@ -389,25 +389,17 @@ class TrainConfig(_Section):
         return self
 
     @model_validator(mode="after")
-    def _check_bounds(self) -> "TrainConfig":
+    def _check_values(self) -> "TrainConfig":
         bounds = self.loss.mis_bounds
         if bounds is not None and not bounds[0] < 1 < bounds[1]:
             raise ValueError(
                 f"loss.mis_bounds is {list(bounds)}, but equal arithmetic has the ratio 1, which must lie "
                 "between them"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_kl(self) -> "TrainConfig":
         if self.loss.kl == "reward" and self.loss.kl_estimator != "k1":
             raise ValueError("loss.kl_estimator must be k1 where loss.kl=reward")
         if self.loss.kl == "loss" and self.loss.kl_estimator == "k1":
             raise ValueError("loss.kl_estimator k1 has no gradient of its own as a loss; use k2 or k3")
-        return self
-
-    @model_validator(mode="after")
-    def _check_conversation(self) -> "TrainConfig":
         check_conversation(self.env_kwargs, "env_kwargs.")
         return self
 

@@ -81,10 +81,6 @@ def _unbounded_below(config: TrainConfig) -> str | None:
     return f"loss.policy_loss={loss.policy_loss}" if unbounded or loss.policy_loss == "gpg" else None
 
 
-def _reads_no_returns(config: TrainConfig) -> str | None:
-    return None if config.filter.reads_returns else f"filter.kind={config.filter.kind}"
-
-
 IGNORED: Final[dict[str, Reason]] = {
     "advantage.gamma": _read_by("gae", "bilevel-gae", "reinforce++"),
     "advantage.lam": _read_by("gae", "bilevel-gae"),
@@ -93,7 +89,7 @@ IGNORED: Final[dict[str, Reason]] = {
     "advantage.whiten": _without_critic,
     "critic.kind": _without_critic,
     "filter.ratio": _if_set("filter.kind", "none", "nonzero"),
-    "reward.in_filter": _reads_no_returns,
+    "reward.in_filter": lambda c: None if c.filter.reads_returns else f"filter.kind={c.filter.kind}",
     "loss.cliprange_value": _without_critic,
     "loss.clip_ratio_low": _unbounded_below,
     "loss.clip_ratio_high": _if_set("loss.policy_loss", "gpg"),

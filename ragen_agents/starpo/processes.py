@@ -28,14 +28,11 @@ class RunProcesses:
         self._accelerator = accelerator
         self.count: int = accelerator.num_processes
         self.rank: int = accelerator.process_index
+        self.is_first = self.rank == 0
+        """Whether this is the one that writes."""
         self._store = None
         if self.count > 1:
             self._store = distributed_c10d._get_default_store()
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the one that writes."""
-        return self.rank == 0
 
     def agree(self, error: RagenError | None) -> None:
         """Raise the error of any process in every process; all call this together."""
@@ -86,10 +83,9 @@ def together(work: Callable[[], T], accelerator: Accelerator) -> T:
     """
     if accelerator.num_processes == 1:
         return work()
-    results: list[T] = []
     error: RagenError | MemoryRanOutError | None = None
     try:
-        results.append(work())
+        result = work()
     except RagenError as raised:
         error = raised
     except (RuntimeError, MemoryError) as raised:
@@ -100,7 +96,7 @@ def together(work: Callable[[], T], accelerator: Accelerator) -> T:
         # Not in the handler, where the frames of what was raised still hold what did not fit.
         torch.cuda.empty_cache()
     agree(error, accelerator)
-    return results[0]
+    return result
 
 
 def from_all(mine: T, accelerator: Accelerator) -> list[T]:

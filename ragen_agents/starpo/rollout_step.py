@@ -83,70 +83,42 @@ class Played(NamedTuple):
     """Seconds that the games and the bookkeeping took in this process."""
 
 
-class RolloutStep:
-    """Plays the groups of each iteration on all processes."""
-
-    def __init__(self, config: TrainConfig, collector: Collector, accelerator: Accelerator) -> None:
-        self._config, self._collector, self._accelerator = config, collector, accelerator
-
-    def collect(self, iteration: int) -> Played:
-        """Play an iteration, counted from 0, with the refills that ``filter.refill`` allows."""
-        played, seconds = self._play(iteration, 0)
-        if not self._config.filter.refill:
-            return Played(played, played, seconds)
-        candidates = self._differing(played)
-        for refill in range(1, self._config.filter.refill + 1):
-            if len(group_numbers(candidates)) >= self._config.rollout.prompts_per_iteration:
-                break
-            fresh, more = self._play(iteration, refill)
-            played, seconds = [*played, *fresh], seconds + more
-            candidates += self._differing(fresh)
-        return Played(played, self._full(candidates), seconds)
-
-    def _play(self, iteration: int, refill: int) -> tuple[list[Trajectory], float]:
-        groups = training_groups(self._config, iteration, refill)
-        trajectories = collect_on_all(self._collector, groups, iteration, self._accelerator)
-        return trajectories, self._collector.game_seconds
-
-    def _differing(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-        """Return the trajectories of groups whose returns differ, in what the filter looks at."""
-        returns = filtered_returns(self._config, trajectories)
-        numbers = group_numbers(trajectories)
-        differ = {numbers[i] for i in apply_filter(returns, "nonzero", 1.0, 0)}
-        return [t for t in trajectories if t.group in differ]
-
-    def _full(self, candidates: Sequence[Trajectory]) -> list[Trajectory]:
-        """Return the trajectories of as many groups as an iteration has."""
-        first = group_numbers(candidates)[: self._config.rollout.prompts_per_iteration]
-        return [t for t in candidates if t.group in first]
+def play_iteration(
+    config: TrainConfig, iteration: int, collector: Collector, accelerator: Accelerator
+) -> Played:
+    """Play an iteration, counted from 0, on all processes, with the refills that ``filter.refill`` allows."""
+    count, seconds = config.rollout.prompts_per_iteration, 0.0
+    played: list[Trajectory] = []
+    candidates: list[Trajectory] = []
+    for refill in range(config.filter.refill + 1):
+        if refill and len(group_numbers(candidates)) >= count:
+            break
+        groups = training_groups(config, iteration, refill)
+        fresh = collect_on_all(collector, groups, iteration, accelerator)
+        played += fresh
+        candidates += _differing(config, fresh) if config.filter.refill else fresh
+        seconds += collector.game_seconds
+    first = group_numbers(candidates)[:count]
+    return Played(played, [t for t in candidates if t.group in first], seconds)
 
 
-_NAMES: Final = ("success", "return", "valid", "effective", "reply_tokens")
-EVALUATED: Final = tuple(f"validation/{name}" for name in _NAMES)
-"""Names of the metrics of an evaluation."""
+def _differing(config: TrainConfig, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return the trajectories of groups whose returns differ, in what the filter looks at."""
+    numbers = group_numbers(trajectories)
+    differ = {numbers[i] for i in apply_filter(filtered_returns(config, trajectories), "nonzero", 1.0, 0)}
+    return [t for t in trajectories if t.group in differ]
 
 
-class Evaluator:
-    """Plays the first validation instances, one episode each, with seeds of its own."""
+_EVALUATED: Final = ("success", "return", "valid", "effective", "reply_tokens")
+"""Names of the metrics of an evaluation, which also has the shares of true claims."""
 
-    def __init__(self, config: TrainConfig, collector: Collector, accelerator: Accelerator) -> None:
-        self._config, self._collector, self._accelerator = config, collector, accelerator
 
-    def is_due(self, iteration: int) -> bool:
-        """Return whether the policy is evaluated after so many iterations."""
-        every = self._config.evaluation.every
-        return bool(every) and (iteration % every == 0 or iteration == self._config.iterations)
-
-    def evaluate(self) -> tuple[dict[str, float], list[Trajectory]]:
-        """Return the metrics that ``EVALUATED`` names, the shares of true claims, and the trajectories."""
-        groups = [
-            GroupSpec(i, 1, {"split": VALIDATION, "index": i})
-            for i in range(self._config.evaluation.episodes)
-        ]
-        trajectories = collect_on_all(self._collector, groups, 0, self._accelerator)
-        means = rollout_metrics(trajectories)
-        metrics = {key: means[name] for key, name in zip(EVALUATED, _NAMES, strict=True)}
-        metrics |= {
-            f"validation/{name}": share for name, share in means.items() if name.startswith("claims/")
-        }
-        return metrics, trajectories
+def evaluate(
+    episodes: int, collector: Collector, accelerator: Accelerator
+) -> tuple[dict[str, float], list[Trajectory]]:
+    """Play the first validation instances, one episode each; returns metrics, and the trajectories."""
+    groups = [GroupSpec(i, 1, {"split": VALIDATION, "index": i}) for i in range(episodes)]
+    trajectories = collect_on_all(collector, groups, 0, accelerator)
+    means = rollout_metrics(trajectories)
+    names = [*_EVALUATED, *(name for name in means if name.startswith("claims/"))]
+    return {f"validation/{name}": means[name] for name in names}, trajectories

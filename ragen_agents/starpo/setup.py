@@ -105,24 +105,19 @@ def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context
                 "without evaluation"
             ) from error
     env.reset(seed=0)
-    _check_seeded(env)
+    first = env.messages
+    env.reset(seed=0)
+    if env.messages != first:
+        raise RagenError(
+            f"{type(env.unwrapped).__name__} begins differently with the same seed, but the members of a "
+            "group must begin alike: draw all random numbers from the seed that reset receives"
+        )
     needed = len(codec.start(env.messages, env.settings.prefix)) + config.rollout.max_tokens
     if needed > context:
         reader = "vLLM" if context == config.vllm.max_model_len else "the model"
         raise RagenError(
             f"{reader} reads {context} tokens, but the game's first prompt and a reply of "
             f"rollout.max_tokens={config.rollout.max_tokens} take {needed}"
-        )
-
-
-def _check_seeded(env: ConversationWrapper) -> None:
-    """Check that a conversation that began with the seed 0 begins so again, as members of a group must."""
-    before = env.messages
-    env.reset(seed=0)
-    if env.messages != before:
-        raise RagenError(
-            f"{type(env.unwrapped).__name__} begins differently with the same seed, but the members of a "
-            "group must begin alike: draw all random numbers from the seed that reset receives"
         )
 
 

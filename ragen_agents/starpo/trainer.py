@@ -22,12 +22,12 @@ from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
 from ragen_agents.starpo.processes import from_all, together
 from ragen_agents.starpo.rollout_step import (
-    Evaluator,
     Played,
-    RolloutStep,
+    evaluate,
     filter_groups,
     group_numbers,
     learnable,
+    play_iteration,
 )
 from ragen_agents.starpo.run.diagnostics import measure_information, probe_gradients
 from ragen_agents.starpo.run.errors import (
@@ -41,7 +41,7 @@ from ragen_agents.starpo.run.errors import (
     reported,
 )
 from ragen_agents.starpo.run.journal import Journal
-from ragen_agents.starpo.run.metrics import Phases, rollout_metrics, skipped_steps
+from ragen_agents.starpo.run.metrics import Phases, rollout_metrics
 from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir, own_parts, with_weights
 from ragen_agents.starpo.run.run_state import RunState
 from ragen_agents.starpo.setup import (
@@ -148,9 +148,7 @@ class Trainer:
             reserved=self.learner.state_to_come,
         )  # fmt: skip
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
-        self._rollout = RolloutStep(config, self.collector, self.accelerator)
-        evaluated = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
-        self._evaluator = Evaluator(config, evaluated, self.accelerator)
+        self._evaluated = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
         on_save = partial(self._call, "on_save")
         self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, on_save)
         self._phases = Phases()
@@ -179,7 +177,10 @@ class Trainer:
         self._has_run = True
         with ExitStack() as resources:
             resources.callback(self._close_engine)
-            self._open_run_dir(resources)
+            # In the main process; if that fails, all processes stop.
+            opened = open_run_dir(self.run_dir, self.config, self._own_parts)
+            enter = partial(resources.enter_context, opened if self.is_main_process else nullcontext())
+            together(enter, self.accelerator)
             with reported(self.config, "resuming"):
                 self.state.resume()
             journal = Journal(self.run_dir, self.state.progress, self.is_main_process)
@@ -203,7 +204,7 @@ class Trainer:
 
     def collect(self, iteration: int) -> Played:
         """Play the groups of an iteration, counted from 0, with the weights that the engine has."""
-        return self._rollout.collect(iteration)
+        return play_iteration(self.config, iteration, self.collector, self.accelerator)
 
     def select(self, candidates: Sequence[Trajectory], iteration: int) -> TrainBatch | None:
         """Return the trajectories that the filter keeps, as a batch, or None if there are none."""
@@ -246,21 +247,25 @@ class Trainer:
             self._owns_engine = False
             self.engine.close()
 
-    def _open_run_dir(self, resources: ExitStack) -> None:
-        """Open the run directory in the main process, and stop all processes if that fails."""
-        opened = open_run_dir(self.run_dir, self.config, self._own_parts)
-        enter = partial(resources.enter_context, opened if self.is_main_process else nullcontext())
-        together(enter, self.accelerator)
-
     def _warn(self, text: str) -> None:
         if self.is_main_process:
             _log.warning("%s", text)
 
     def _run(self, journal: Journal) -> None:
         self._call("on_train_begin")
-        if not self._begin(journal):
-            self._loop(journal)
-        self._warn_of_skipped_steps()
+        ended = self._begin(journal)
+        while not ended and self.state.progress.iteration < self.config.iterations:
+            ended = self._iterate(journal)
+            if not ended and any(from_all(self._stopping, self.accelerator)):
+                self.state.save_due(journal, now=True)
+                break
+        lines = read_metrics(self.run_dir) if self.is_main_process else []
+        shares = [(line.get("skipped_steps", 0.0), line.get("optimizer_steps", 0.0)) for line in lines]
+        if skipped := sum(round(share * steps) for share, steps in shares):
+            self._warn(
+                f"optimizer steps skipped in this run, because a gradient was not finite: {skipped}; "
+                "lower update.learning_rate"
+            )
         self._call("on_train_end")
 
     def _begin(self, journal: Journal) -> bool:
@@ -280,14 +285,6 @@ class Trainer:
         if self.state.rolls_back and not progress.iteration:
             self.state.save_due(journal, now=True)
         return False
-
-    def _loop(self, journal: Journal) -> None:
-        while self.state.progress.iteration < self.config.iterations:
-            if self._iterate(journal):
-                return
-            if any(from_all(self._stopping, self.accelerator)):
-                self.state.save_due(journal, now=True)
-                return
 
     def _iterate(self, journal: Journal) -> bool:
         """Do one iteration; returns whether the monitor ends the run."""
@@ -309,21 +306,21 @@ class Trainer:
         Until then its metrics are pending: if the engine fails, they are saved, and a resumed run starts
         here. Returns whether the monitor ends the run.
         """
-        done = self.state.progress.iteration
+        done, every = self.state.progress.iteration, self.config.evaluation.every
         self._phases.restart()
         self._sync()
         metrics = dict(before)
-        if self._evaluator.is_due(done):
+        if every and (done % every == 0 or done == self.config.iterations):
             metrics |= self._evaluate(journal, done)
         metrics |= self._phases.metrics()
         metrics["seconds/total"] += before["seconds/total"]
         signs = self.state.monitor.observe(metrics)
-        metrics["warnings"] = [sign.text for sign in signs]
+        metrics["warnings"] = list(signs.values())
         self._call("on_iteration_end", done, metrics)
         journal.metrics(done, metrics)
         self.state.update(pending=None)
-        for sign in signs:
-            self._warn(f"iteration {done}: {sign.text}")
+        for text in signs.values():
+            self._warn(f"iteration {done}: {text}")
         self.state.save_best(journal, metrics)
         action = self.state.act_on(signs)
         self.state.settle(journal)
@@ -340,20 +337,12 @@ class Trainer:
             )
         return action == "stopped"
 
-    def _warn_of_skipped_steps(self) -> None:
-        skipped = skipped_steps(read_metrics(self.run_dir)) if self.is_main_process else 0
-        if skipped:
-            self._warn(
-                f"optimizer steps skipped in this run, because a gradient was not finite: {skipped}; "
-                "lower update.learning_rate"
-            )
-
     def _collect(self, journal: Journal, iteration: int) -> tuple[Prepared | None, dict[str, Any]]:
         """Collect, filter and score trajectories; returns nothing to learn from if none are kept."""
         config = self.config
         with self._phases.timed("rollout"):
             trajectories, candidates, game_seconds = self.collect(iteration)
-        self._phases.add("games", game_seconds)
+        self._phases.seconds["games"] += game_seconds
         self._call("on_rollout_end", iteration + 1, tuple(trajectories))
         metrics: dict[str, Any] = rollout_metrics(trajectories)
         if metrics.get("end/overflow") and self._context < self._own_context:
@@ -433,7 +422,8 @@ class Trainer:
 
     def _evaluate(self, journal: Journal, done: int) -> dict[str, float]:
         with self._phases.timed("evaluation"):
-            metrics, trajectories = self._evaluator.evaluate()
+            episodes = self.config.evaluation.episodes
+            metrics, trajectories = evaluate(episodes, self._evaluated, self.accelerator)
         for trajectory in trajectories[:4]:
             journal.sample(done, "validation", trajectory)
         self._call("on_evaluate", done, metrics)

@@ -202,7 +202,7 @@ def watch(retrieval, entropy):
             "information/first/reply/retrieval@1": traced,
             "information/first/reply/chance@1": 0.1,
         }  # fmt: skip
-        seen += [(sign.sign, i) for sign in monitor.observe(metrics)]
+        seen += [(sign, i) for sign in monitor.observe(metrics)]
     return seen
 
 

@@ -22,7 +22,7 @@ def watch(**series):
     for i in range(length):
         metrics = {name: series[name][i] if name in series else value for name, value in base.items()}
         noisy = {name: value * (1 + 0.05 * rng.standard_normal()) for name, value in metrics.items()}
-        seen += [(sign.sign, i) for sign in monitor.observe(noisy)]
+        seen += [(sign, i) for sign in monitor.observe(noisy)]
     return seen
 
 
@@ -76,16 +76,16 @@ def test_a_sign_that_comes_back_is_told_again():
 def test_metrics_that_are_missing_are_no_sign():
     monitor = EchoTrapMonitor(Monitor(window=3))
     for _ in range(20):
-        assert monitor.observe({"success": 0.0}) == []
+        assert monitor.observe({"success": 0.0}) == {}
     monitor = EchoTrapMonitor(Monitor(window=3))
-    assert [monitor.observe({"grad_norm": 1.0}) for _ in range(20)] == [[]] * 20
+    assert [monitor.observe({"grad_norm": 1.0}) for _ in range(20)] == [{}] * 20
 
 
 def first_collapse(rows, monitor=None):
     """Return the iteration, from 1, in which the monitor sees a collapse."""
     monitor = monitor or EchoTrapMonitor(Monitor())
     for number, row in enumerate(rows, 1):
-        if any(sign.sign == "collapse" for sign in monitor.observe(row)):
+        if "collapse" in monitor.observe(row):
             return number
     return None
 
@@ -160,7 +160,7 @@ def test_recorded_collapses_are_seen_and_healthy_runs_raise_no_alarm(name):
     for i in range(len(run["success"])):
         metrics = {key: values[i] for key, values in run.items() if values[i] is not None}
         for sign in monitor.observe(metrics):
-            seen.setdefault(sign.sign, i + 1)
+            seen.setdefault(sign, i + 1)
         healthy += [i] if monitor.healthy else []
     if name.startswith("Bandit starpo-grpo"):
         assert run["success"][0] > 0.4

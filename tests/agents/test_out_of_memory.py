@@ -43,7 +43,7 @@ def fail(owner, name, at, error):
 def owner_of(one, place):
     return {
         "poll": one.engine, "sync": one.engine, "release": one.engine, "prepare": one.learner,
-        "_loss": one.learner, "evaluate": one._evaluator, "save_file": checkpoint,
+        "_loss": one.learner, "save_file": checkpoint,
         "step": one.learner.optimizer,
     }[place]  # fmt: skip
 

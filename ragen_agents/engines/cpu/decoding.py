@@ -48,8 +48,6 @@ class Batch:
         self._lengths = self._mask.sum(dim=1) + self._common
         self._order = torch.arange(count, device=device)
         self._count, self._fed, self._feeds = count, 0, feeds
-        self._known: Known | None = None
-        """Known slots, of all that may be used; None until rows are fed."""
 
     @property
     def rows(self) -> Tensor:
@@ -100,16 +98,15 @@ class Batch:
         """Read one token on each open row, (n,); returns logits, (n, vocabulary)."""
         self._fed += 1
         end = self._common + self._mask.shape[1] + self._fed
-        known = self._all_known().part(self._count, end)
+        known = self._known.part(self._count, end)
         positions = self._lengths[: self._count, None].clone()
         self._lengths += 1
         return self._forward(tokens[:, None], positions, self._cache, known)
 
-    def _all_known(self) -> Known:
-        if self._known is None:
-            slots = padded(self._mask, (self._common, self._feeds), value=True)
-            self._known = Known.of(slots)
-        return self._known
+    @cached_property
+    def _known(self) -> Known:
+        """Known slots, of all that may be used once rows are fed."""
+        return Known.of(padded(self._mask, (self._common, self._feeds), value=True))
 
     def keep(self, is_open: Tensor, left: int) -> None:
         """Swap rows that have ended with open ones behind them, and continue with the others.
@@ -123,7 +120,7 @@ class Batch:
         layers: list[Any] = self._cache.layers
         for layer in layers:
             layer.exchange(places, others)
-        for state in (self._mask, self._all_known().slots, self._lengths, self._order):
+        for state in (self._mask, self._known.slots, self._lengths, self._order):
             state.index_copy_(0, places, state.index_select(0, others))
         self._count = left
 
@@ -185,7 +182,7 @@ class Decoder:
             batch, logits = self._start(chunks, past)
             del past
             replies = self._sample(batch, logits, seeds)
-            return replies.samples(), batch.key_values(replies.counts())
+            return replies.samples(), batch.key_values(replies.counts)
 
     def _sample(self, batch: Batch, logits: Tensor, seeds: Sequence[int]) -> Replies:
         """Sample until all rows have ended; between checks nothing waits for the device."""

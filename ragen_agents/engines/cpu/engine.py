@@ -49,7 +49,13 @@ class TransformersEngine:
         self._queue = [r for r in self._queue if r.temperature != temperature]
         training = self._model.training
         self._model.eval()
-        decoder = self._decoder(temperature)
+        decoder = self._decoders.setdefault(
+            temperature,
+            Decoder(
+                self._model, self._stop_token_ids, self._pad, temperature, self._max_tokens,
+                self._precision,
+            ),
+        )  # fmt: skip
         prompts, seeds = [request.ids for request in requests], [r.seed for r in requests]
         samples = self._prefix_cache.sample(decoder, prompts, seeds)
         self._model.train(training)
@@ -59,14 +65,6 @@ class TransformersEngine:
             )
             for request, sample in zip(requests, samples, strict=True)
         ]
-
-    def _decoder(self, temperature: float) -> Decoder:
-        if temperature not in self._decoders:
-            self._decoders[temperature] = Decoder(
-                self._model, self._stop_token_ids, self._pad, temperature, self._max_tokens,
-                self._precision,
-            )  # fmt: skip
-        return self._decoders[temperature]
 
     def sync(self, model: Any, version: int) -> None:
         """Use a model, which may be the current one, after its weights have changed."""

@@ -229,8 +229,8 @@ def _attention(
     """Return the attended values, (rows, n, query heads * head size), and keep keys and values."""
     query, key, value = heads_of(module, states, _normed)
     heads = query.shape[2]
-    rotated = _rotated(torch.cat([query, key], dim=2), rotation)
-    query, key = rotated[:, :, :heads], rotated[:, :, heads:]
+    both = rotated(torch.cat([query, key], dim=2), rotation).to(query.dtype)
+    query, key = both[:, :, :heads], both[:, :, heads:]
     keys, values = layer.update(key.transpose(1, 2), value.transpose(1, 2))
     if states.shape[1] == 1:
         return attend(query[:, 0], keys, values, bias, module.scaling).flatten(1)[:, None]
@@ -238,11 +238,10 @@ def _attention(
     return many.transpose(1, 2).flatten(2)
 
 
-def _rotated(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Return heads (rows, n, heads, size) rotated by cos and signed sin, (rows, n, 1, size) each."""
+def rotated(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Return heads (..., heads, size) rotated by cos and signed sin, (..., 1, size) each."""
     cos, sin = rotation
-    rolled = states.roll(states.shape[-1] // 2, -1)
-    return torch.addcmul(states * cos, rolled, sin).to(states.dtype)
+    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
 
 
 def _normed(norm: Any, states: Tensor) -> Tensor:

@@ -100,7 +100,8 @@ class Replies:
         self._logprobs = torch.zeros(max_tokens, rows, device=device)
         self._entropies = torch.zeros(max_tokens, rows, device=device)
         self._open = torch.ones(rows, dtype=torch.bool, device=device)
-        self._counts = torch.zeros(rows, dtype=torch.int64, device=device)
+        self.counts = torch.zeros(rows, dtype=torch.int64, device=device)
+        """(rows,): the number of tokens of each row."""
         self._steps = 0
 
     def write(self, rows: Tensor, drawn: Drawn) -> None:
@@ -109,10 +110,11 @@ class Replies:
         self._logprobs[self._steps].index_copy_(0, rows, drawn.logprobs)
         self._entropies[self._steps].index_copy_(0, rows, drawn.entropies)
         self._steps += 1
-        is_open, stopped = self.are_open(rows), self._stopped(drawn.tokens)
+        is_open = self.are_open(rows)
+        stopped = (drawn.tokens[:, None] == self._stops).any(dim=-1)
         if self._ends_with_stop is not None:
             stopped |= self._ends_with_stop(self._tokens[: self._steps].index_select(1, rows).t())
-        self._counts.index_add_(0, rows, is_open.long())
+        self.counts.index_add_(0, rows, is_open.long())
         self._open.index_copy_(0, rows, is_open & ~stopped)
 
     def last(self, rows: Tensor) -> Tensor:
@@ -123,19 +125,12 @@ class Replies:
         """Return a bool for each of some rows, True until it has ended."""
         return self._open.index_select(0, rows)
 
-    def counts(self) -> Tensor:
-        """Return the number of tokens of each row, (rows,)."""
-        return self._counts
-
     def samples(self) -> list[Sample]:
         """Return the sample of each row."""
         written = (self._tokens, self._logprobs, self._entropies)
         tokens, logprobs, entropies = (each.t().tolist() for each in written)
-        ends = zip(self.counts().tolist(), self._open.tolist(), strict=True)
+        ends = zip(self.counts.tolist(), self._open.tolist(), strict=True)
         return [
             Sample(ids[:n], logs[:n], spread[:n], "length" if unended else "stop")
             for ids, logs, spread, (n, unended) in zip(tokens, logprobs, entropies, ends, strict=True)
         ]
-
-    def _stopped(self, tokens: Tensor) -> Tensor:
-        return (tokens[..., None] == self._stops).any(dim=-1)

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.utils.checkpoint import checkpoint
 
-from ragen_agents.engines.cpu.forward import has_windows, heads_of, is_like_llama, rotation_of
+from ragen_agents.engines.cpu.forward import has_windows, heads_of, is_like_llama, rotated, rotation_of
 from ragen_agents.engines.cpu.token_tree import TokenTree
 
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
@@ -35,24 +35,15 @@ Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 
 def reads_trees(trunk: Any) -> bool:
     """Return whether `tree_states` gives a model's own states, on its device and as it is set up."""
-    return (
-        suits_trees(trunk.config)
-        and trunk.config._attn_implementation == "sdpa"
-        # Passes of split layers go through the layers themselves.
-        and not isinstance(trunk.layers[0], FSDPModule)
-        and (_packs(trunk) if trunk.device.type == "cuda" else _attends_on_cpu(trunk))
-    )
-
-
-def _attends_on_cpu(trunk: Any) -> bool:
-    recomputed = _is_recomputed(trunk.layers[0])
-    return trunk.device.type == "cpu" and not recomputed and has_kernel()
-
-
-def _packs(trunk: Any) -> bool:
-    size = trunk.layers[0].self_attn.head_dim
-    rounds = torch.is_autocast_enabled("cuda")
-    return rounds and size <= 256 and size % 8 == 0 and has_packed_kernel()
+    if not suits_trees(trunk.config) or trunk.config._attn_implementation != "sdpa":
+        return False
+    layer, device = trunk.layers[0], trunk.device.type
+    if isinstance(layer, FSDPModule):  # passes of split layers go through the layers themselves
+        return False
+    if device == "cuda":
+        size, rounds = layer.self_attn.head_dim, torch.is_autocast_enabled("cuda")
+        return rounds and size <= 256 and size % 8 == 0 and has_packed_kernel()
+    return device == "cpu" and not _is_recomputed(layer) and has_kernel()
 
 
 def _is_recomputed(layer: Any) -> bool:
@@ -106,17 +97,12 @@ def _passed(layer: Any, states: Tensor, rotation: tuple[Tensor, Tensor], attend:
 
 def _attention(module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
     query, key, value = heads_of(module, states, _normed)
-    query, key = (_rotated(each, rotation) for each in (query, key))
+    query, key = (rotated(each, rotation) for each in (query, key))
     attended = attend(query, key, value, module.scaling).flatten(1)
     if not attended.is_cuda:
         attended = attended.to(states.dtype)
     projected: Tensor = module.o_proj(attended)
     return projected
-
-
-def _rotated(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    cos, sin = rotation
-    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
 
 
 def _normed(norm: Any, states: Tensor) -> Tensor:

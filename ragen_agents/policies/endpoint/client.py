@@ -108,14 +108,11 @@ def _or_none(given: Any, validate: Callable[[Any], Any]) -> Any:
 
 class _Counted(_Part):
     usage: Annotated[Usage | None, WrapValidator(_or_none)] = None
+    error: Any = None
 
 
 class _Completion(_Counted):
     choices: list[_Choice]
-
-
-class _Failure(_Part):
-    error: Any = None
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,8 @@ def read_answer(body: bytes) -> Answer:
         if reason not in _FILTERED:
             raise EmptyAnswerError("the answer has no message")
         message = _Message()
-    text = _text(message.content)
+    content = message.content  # which some servers send in parts
+    text = "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
     calls = tuple(
         ToolCall(call.function.name, call.function.arguments)
         for call in message.tool_calls or ()
@@ -180,11 +178,8 @@ def read_answer(body: bytes) -> Answer:
 
 def _check_no_error(body: bytes) -> None:
     """Raise the error that a server reports in place of a completion, although the status is 200."""
-    try:
-        failure = _Failure.model_validate_json(body)
-    except ValidationError:
-        return
-    if failure.error:
+    failure = _or_none(body, _Counted.model_validate_json)
+    if failure is not None and failure.error:
         raise _reported(failure.error)
 
 
@@ -203,11 +198,6 @@ def _check_finished(choice: _Choice, reason: str) -> None:
         raise TroubleError(f"the server did not complete its reply: finish_reason '{choice.finish_reason}'")
 
 
-def _text(content: str | list[_ContentPart] | None) -> str:
-    """Return the text of a reply, which some servers send in parts."""
-    return "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
-
-
 def _thoughts(message: _Message) -> str | None:
     """Return the reasoning beside the reply, in whatever field a server sends it."""
     thoughts = message.reasoning_content or message.reasoning
@@ -220,13 +210,6 @@ def _thought(thinking: Any) -> str:
     if isinstance(thinking, list):
         return "".join(_thought(part.get("text")) for part in thinking if isinstance(part, dict))
     return thinking if isinstance(thinking, str) else ""
-
-
-def _usage_of(body: bytes) -> Usage | None:
-    try:
-        return _Counted.model_validate_json(body).usage
-    except ValidationError:
-        return None
 
 
 class Client:
@@ -281,8 +264,9 @@ class Client:
         try:
             return self._covered(read_answer(response.content))
         except (TroubleError, PromptTooLongError) as error:
-            if (usage := _usage_of(response.content)) is not None:
-                self.unused.append(usage)
+            counted = _or_none(response.content, _Counted.model_validate_json)
+            if counted is not None and counted.usage is not None:
+                self.unused.append(counted.usage)
             if not isinstance(error, TroubleError) or isinstance(error, EmptyAnswerError):
                 raise
             if response.headers.get("content-type", "").lower().startswith("text/html"):

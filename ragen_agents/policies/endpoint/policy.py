@@ -116,7 +116,9 @@ class EndpointPolicy:
         self.concurrency = connection.concurrency
         self._where = f"{name} at {settings.base_url}"
         self._base_url = settings.base_url
-        self._body = _body(model, sampling, settings)
+        body = {"model": model, "temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
+        stop = {"stop": list(settings.stop)} if settings.stop else {}
+        self._body: dict[str, Any] = _merge(body | stop, settings.extra_body)
         self._seeded = "seed" not in settings.extra_body
         self._continue = {k: v for k, v in _CONTINUE.items() if k not in settings.extra_body}
         self._tools = settings.tools
@@ -241,18 +243,6 @@ class EndpointPolicy:
         except (RejectedError, TroubleError, PromptTooLongError):
             return False
         return True
-
-
-def _body(model: str, sampling: Sampling, settings: EndpointSettings) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "model": model,
-        "temperature": sampling.temperature,
-        "max_tokens": sampling.max_tokens,
-    }
-    if settings.stop:
-        body["stop"] = list(settings.stop)
-    merged: dict[str, Any] = _merge(body, settings.extra_body)
-    return merged
 
 
 def _merge(target: Any, patch: Any) -> Any:

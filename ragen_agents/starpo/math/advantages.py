@@ -116,7 +116,9 @@ def reinforce(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
     return whiten(to_go, mask)
 
 
-def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
+def gae(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float, ends: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return generalised advantages and returns over action tokens only (Schulman et al. 2016).
 
     Episodes end with their last action token: nothing is bootstrapped after it (the paper's horizon is
@@ -128,6 +130,7 @@ def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float)
         mask: (B, T) bool, action tokens.
         gamma: Discount per action token.
         lam: Lambda per action token.
+        ends: (B, T) bool, action tokens over which nothing flows; by default the last of each row.
 
     Returns:
         Advantages and returns (advantage + value), (B, T) each.
@@ -137,6 +140,8 @@ def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float)
     following = values.new_zeros(values.shape[0])
     for t in range(values.shape[1] - 1, -1, -1):
         inside = mask[:, t]
+        if ends is not None:
+            carried, following = (each.masked_fill(ends[:, t], 0.0) for each in (carried, following))
         step = rewards[:, t] + gamma * following - values[:, t] + gamma * lam * carried
         carried = torch.where(inside, step, carried)
         following = torch.where(inside, values[:, t], following)
@@ -192,23 +197,11 @@ def bilevel_gae(
         Advantages and returns, (B, T) each.
     """
     _, turn_returns, read = turn_gae(rewards, values, turn_ids, turn_gamma, turn_lam, at_last)
-    index = turn_ids.clamp(min=0)
-    mask = turn_ids >= 0
+    index, last = turn_ids.clamp(min=0), _last_tokens(turn_ids)
     shape = (values.shape[0], int(index.max()) + 1)
-    goal = values.new_zeros(shape).scatter_add_(1, index, torch.where(read, turn_returns, 0.0))
-    last = _last_tokens(turn_ids)
-    advantages = torch.zeros_like(values)
-    carried = values.new_zeros(values.shape[0])
-    following = values.new_zeros(values.shape[0])
-    for t in range(values.shape[1] - 1, -1, -1):
-        inside = mask[:, t]
-        end = last[:, t]
-        ahead = torch.where(end, goal.gather(1, index[:, t : t + 1])[:, 0], gamma * following)
-        step = ahead - values[:, t] + torch.where(end, 0.0, gamma * lam * carried)
-        carried = torch.where(inside, step, carried)
-        following = torch.where(inside, values[:, t], following)
-        advantages[:, t] = torch.where(inside, step, 0.0)
-    return advantages, torch.where(mask, advantages + values, 0.0)
+    goals = values.new_zeros(shape).scatter_add_(1, index, torch.where(read, turn_returns, 0.0))
+    goal = torch.where(last, goals.gather(1, index), 0.0)
+    return gae(goal, values, turn_ids >= 0, gamma, lam, ends=last)
 
 
 def whiten(advantages: Tensor, mask: Tensor) -> Tensor:

@@ -62,7 +62,8 @@ def _with_fitting_tokens(config: TrainConfig, planner: Planner) -> TrainConfig:
         return config
     is_cuda = planner(config).device.is_cuda
     tokens = most_tokens(config, planner) if is_cuda else None
-    return _with_tokens(config, tokens or (_STEP if is_cuda else MOST_TOKENS))
+    chosen = tokens or (_STEP if is_cuda else MOST_TOKENS)
+    return _with_update(config, max_tokens_per_micro_batch=chosen)
 
 
 def fit(config: TrainConfig, planner: Planner) -> TrainConfig:
@@ -119,7 +120,7 @@ def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
     most = given or (_MOST_ON_GPU if planner(config).device.is_cuda else MOST_TOKENS)
 
     def fits(tokens: int) -> bool:
-        plan = planner(_with_tokens(config, tokens))
+        plan = planner(_with_update(config, max_tokens_per_micro_batch=tokens))
         needed, memory = plan.least[plan.worst], plan.device.memory
         is_bold = given is None and tokens > MOST_TOKENS
         return needed <= (memory * _FILLED if is_bold else memory)
@@ -166,10 +167,6 @@ def _applies(config: TrainConfig, remedy: str, plan: MemoryPlan) -> bool:
 
 def _changed(config: TrainConfig, change: dict[str, Any]) -> TrainConfig:
     return TrainConfig(**merged(config.model_dump(), change))
-
-
-def _with_tokens(config: TrainConfig, tokens: int) -> TrainConfig:
-    return _with_update(config, max_tokens_per_micro_batch=tokens)
 
 
 def _with_update(config: TrainConfig, **changes: int | bool) -> TrainConfig:

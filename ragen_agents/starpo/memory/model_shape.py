@@ -120,9 +120,8 @@ def shape_of(config: Any) -> ModelShape:
         raise _unknown(config) from error
     head = model.get_output_embeddings()
     linear = [m for m in model.modules() if isinstance(m, nn.Linear) and m is not head]
-    widths = {"hidden": int(text.hidden_size), "query": heads * size, "key": keys * size}
-    layers = int(text.num_hidden_layers)
-    outputs = widths["query"] + 2 * widths["key"] + 2 * widths["hidden"] + 2 * intermediate
+    hidden, layers = int(text.hidden_size), int(text.num_hidden_layers)
+    outputs = heads * size + 2 * keys * size + 2 * hidden + 2 * intermediate
     if sum(m.out_features for m in linear) != layers * outputs:
         raise _unknown(config)
     norms = [tuple(p.shape) for n, p in model.named_parameters() if "norm" in n and p.dim() == 1]
@@ -134,11 +133,11 @@ def shape_of(config: Any) -> ModelShape:
         adapter_width=sum(m.in_features + m.out_features for m in linear),
         vocab_size=int(text.vocab_size),
         layers=layers,
-        hidden=widths["hidden"],
-        query_width=widths["query"],
-        key_width=widths["key"],
+        hidden=hidden,
+        query_width=heads * size,
+        key_width=keys * size,
         intermediate=intermediate,
-        norms=norms.count((widths["hidden"],)) // layers,
+        norms=norms.count((hidden,)) // layers,
         head_norms=any("q_norm" in n for n, _ in model.named_parameters()),
         context=int(getattr(text, "max_position_embeddings", 1 << 30)),
         reads_trees=suits_trees(text),

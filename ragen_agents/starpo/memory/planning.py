@@ -8,11 +8,11 @@ import psutil  # type: ignore[import-untyped]
 import torch
 from accelerate import Accelerator
 from huggingface_hub import try_to_load_from_cache
-from transformers import AutoTokenizer, GenerationConfig
+from transformers import AutoTokenizer
 
 from ragen_agents.engines.vllm.memory import MemoryNeeds, needs_of
 from ragen_agents.model_files.source import local_folder, model_source
-from ragen_agents.rollout.chat import FULL, ChatCodec, stop_token_ids
+from ragen_agents.rollout.chat import FULL, ChatCodec, saved_stops
 from ragen_agents.rollout.conversation_length import longest_conversation
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.fitting import Planner, fit
@@ -73,7 +73,9 @@ class Sizes:
         self._codec = (
             ChatCodec(AutoTokenizer.from_pretrained(STARTER))
             if tokenizer is None
-            else ChatCodec(tokenizer, _own_stops(config.model, self._model, tokenizer, download))
+            else ChatCodec(
+                tokenizer, saved_stops(model_source(config.model), self._model, tokenizer, download)
+            )
         )
         self._make_env = make_env
         self.conversations = cache(self._conversations)
@@ -124,18 +126,6 @@ def _own_tokenizer(name: str, download: bool) -> Any | None:
         )
     except (OSError, ValueError):
         return None
-    return tokenizer if folder is not None or _has_tokenizer_files(source) else None
-
-
-def _own_stops(name: str, model: Any, tokenizer: Any, download: bool) -> frozenset[int]:
-    """Return the tokens that end a model's turn, of which its tokenizer may know only some."""
-    try:
-        generation = GenerationConfig.from_pretrained(model_source(name), local_files_only=not download)
-    except (OSError, ValueError):  # a model may be saved without one
-        generation = GenerationConfig.from_model_config(model)
-    return stop_token_ids(generation, tokenizer)
-
-
-def _has_tokenizer_files(source: str) -> bool:
-    """Return whether a hub's tokenizer is here; from a config alone, transformers makes an empty one."""
-    return isinstance(try_to_load_from_cache(source, "tokenizer_config.json"), str)
+    # From a hub's config alone, transformers makes an empty one.
+    is_here = folder is not None or isinstance(try_to_load_from_cache(source, "tokenizer_config.json"), str)
+    return tokenizer if is_here else None

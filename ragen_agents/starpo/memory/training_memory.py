@@ -184,7 +184,9 @@ def plan_memory(
     size = largest_pass(config, conversations, config.update.mini_batch_size)
     activations, logits = _learning_pass(shape, arithmetic, size)
     update = {**passed, "gradients": gradients, "activations": activations, "logits": logits}
-    step = {**passed, "gradients": gradients, "activations": _step(shape, device)}
+    # An optimizer step has temporary tensors, but is one kernel on a GPU.
+    temporary = 0 if device.is_cuda else FLOAT32 * max(shape.vocab_size, shape.intermediate) * shape.hidden
+    step = {**passed, "gradients": gradients, "activations": temporary}
     if own_engine:
         rollout, least = held, sum(held.values())
     else:
@@ -253,11 +255,6 @@ def _weights(config: TrainConfig, shape: ModelShape) -> tuple[int, int, int]:
     return base + FLOAT32 * adapter, FLOAT32 * adapter * apart, adapter * (1 + apart)
 
 
-def _step(shape: ModelShape, device: Device) -> int:
-    """Return the temporary tensors of an optimizer step, which is one kernel on a GPU."""
-    return 0 if device.is_cuda else FLOAT32 * max(shape.vocab_size, shape.intermediate) * shape.hidden
-
-
 def _rollout(
     config: TrainConfig, shape: ModelShape, conversations: Conversations, device: Device,
     held: dict[str, int], devices: int, vllm: MemoryNeeds | None,
@@ -270,7 +267,9 @@ def _rollout(
         arithmetic = arithmetic_of(config, shape, device, devices)
         token = 2 * shape.layers * shape.key_width * arithmetic.product
         read = min(rows * conversations.prompt, READ_TOGETHER[not device.is_cuda])
-        parts["activations"] = _generating_pass(shape, arithmetic, read)
+        # Prompts are read beside keys and values, with casts of the weights.
+        head = 2 * shape.vocab_size * shape.hidden if arithmetic.casts_weights else 0
+        parts["activations"] = _cast_weights(shape, arithmetic) + head + _forward(shape, arithmetic, read)
         parts["logits"] = _SAMPLING_COPIES * rows * shape.vocab_size * FLOAT32
         least = sum(parts.values()) + rows * conversations.prompt * token
         parts["KV cache"] = int(_CACHE_COPIES * rows * conversations.whole * token)
@@ -290,19 +289,11 @@ def _layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize
     if arithmetic.tree or arithmetic.packed:
         return _tree_layer_activations(shape, arithmetic, size)
     keys = 2 * shape.query_width * arithmetic.product
-    numbers = _norms(shape, arithmetic) + _linear_inputs(shape, arithmetic) + keys
-    numbers += 3 * shape.intermediate * arithmetic.product
+    # Norms keep their input, and it normed if they learn.
+    normed = shape.norms * shape.hidden + shape.head_norms * (shape.query_width + shape.key_width)
+    numbers = normed * (FLOAT32 + (0 if arithmetic.rank else arithmetic.state))
+    numbers += _linear_inputs(shape, arithmetic) + keys + 3 * shape.intermediate * arithmetic.product
     return size.tokens * numbers + size.key_tokens * keys + size.pairs * arithmetic.product
-
-
-def _norms(shape: ModelShape, arithmetic: Arithmetic) -> int:
-    """Return the bytes a token that the norms of a layer keep: their input, and it normed if they learn."""
-    learned = 0 if arithmetic.rank else arithmetic.state
-    norm = FLOAT32 + learned
-    total = shape.norms * shape.hidden * norm
-    if shape.head_norms:
-        total += (shape.query_width + shape.key_width) * norm
-    return total
 
 
 def _linear_inputs(shape: ModelShape, arithmetic: Arithmetic) -> int:
@@ -342,23 +333,22 @@ def _cast_weights(shape: ModelShape, arithmetic: Arithmetic) -> int:
     return 2 * copies * (arithmetic.rank * shape.adapter_width or shape.linear_parameters)
 
 
-def _trunk_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
-    """Return the most that the backward pass below the output head needs, with all that was kept."""
-    tied = FLOAT32 * shape.vocab_size * shape.hidden if shape.tied and not arithmetic.rank else 0
-    return _layer_backward(shape, arithmetic, size) + _trunk_activations(shape, arithmetic, size) + tied
-
-
 def _layer_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
     """Return the bytes of a layer's backward pass beside those kept."""
-    if arithmetic.tree:
-        return _tree_layer_backward(shape, size)
+    if arithmetic.tree:  # of attention, or of what follows it
+        rows, paths = size.rows * size.after, size.rows * (size.before + size.after)
+        attention = 4 * paths * shape.key_width + 6 * rows * shape.query_width
+        return FLOAT32 * max(attention, 3 * size.tokens * shape.intermediate)
     # Rows are differentiated before their prompts, a packed tree all at once.
     learned = size.tokens if arithmetic.packed else size.rows * size.after
     total = learned * (shape.intermediate * arithmetic.product + 2 * shape.hidden * arithmetic.state)
     if not arithmetic.rank:
         total += shape.hidden * shape.intermediate * (FLOAT32 + arithmetic.product)
     if arithmetic.packed:
-        total = max(total, _packed_attention_backward(shape, size))
+        # The kernel of CUDA has sums for queries, and bfloat16 for each head of each path.
+        queries = size.tokens * shape.query_width * (FLOAT32 + 2 * 2)
+        paths = size.key_tokens * (2 * shape.query_width * 2 + 2 * shape.key_width * FLOAT32)
+        total = max(total, queries + paths)
     if arithmetic.recomputed:
         again = size if arithmetic.packed else replace(size, prompts=0)
         total += _layer_activations(shape, arithmetic, again)
@@ -366,13 +356,6 @@ def _layer_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -
     if arithmetic.rank and arithmetic.bfloat16:  # adapters read in float32
         total += learned * shape.intermediate * FLOAT32
     return total
-
-
-def _head_backward(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
-    """Return the bytes of the logits of some tokens and the gradient of the output head."""
-    logits = tokens * shape.vocab_size * FLOAT32
-    gradient = 0 if arithmetic.rank else shape.vocab_size * shape.hidden * FLOAT32
-    return _head_copy(shape, arithmetic) + max(_LOGIT_COPIES * logits, 2 * logits + gradient)
 
 
 def _head_copy(shape: ModelShape, arithmetic: Arithmetic) -> int:
@@ -385,8 +368,10 @@ def _head_copy(shape: ModelShape, arithmetic: Arithmetic) -> int:
 def _learning_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> tuple[int, int]:
     """Return the most bytes of a forward and backward pass: activations, and logits."""
     kept = _trunk_activations(shape, arithmetic, size)
-    head = _head_backward(shape, arithmetic, min(LOGIT_CHUNK, size.rows * size.after))
-    trunk = _trunk_backward(shape, arithmetic, size)
+    logits = min(LOGIT_CHUNK, size.rows * size.after) * shape.vocab_size * FLOAT32
+    gradient = 0 if arithmetic.rank else shape.vocab_size * shape.hidden * FLOAT32
+    head = _head_copy(shape, arithmetic) + max(_LOGIT_COPIES * logits, 2 * logits + gradient)
+    trunk = kept + _layer_backward(shape, arithmetic, size) + (gradient if shape.tied else 0)
     return (kept, head) if kept + head > trunk else (trunk, 0)
 
 
@@ -398,12 +383,6 @@ def _scoring_pass(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> 
     layer = _forward(shape, arithmetic, max(size.prompts * size.before, size.rows * size.after))
     head = _head_copy(shape, arithmetic) + _SCORE_COPIES * logits
     return 2 * states + _cast_weights(shape, arithmetic) + beginnings + max(0, layer - head), head
-
-
-def _generating_pass(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
-    """Return the bytes of reading prompts beside keys and values, casts of weights included."""
-    head = 2 * shape.vocab_size * shape.hidden if arithmetic.casts_weights else 0
-    return _cast_weights(shape, arithmetic) + head + _forward(shape, arithmetic, tokens)
 
 
 def _forward(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
@@ -422,18 +401,3 @@ def _tree_layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: Pas
         numbers += shape.query_width * arithmetic.product
         return size.tokens * numbers + size.key_tokens * 2 * shape.key_width * arithmetic.product
     return size.tokens * (numbers + (2 * shape.query_width + 2 * shape.key_width) * FLOAT32)
-
-
-def _tree_layer_backward(shape: ModelShape, size: PassSize) -> int:
-    """Return the bytes of a layer's backward pass beside those kept: for attention, or what follows it."""
-    rows = size.rows * size.after
-    paths = rows + size.rows * size.before
-    attention = 4 * paths * shape.key_width + 6 * rows * shape.query_width
-    forward = 3 * size.tokens * shape.intermediate
-    return FLOAT32 * max(attention, forward)
-
-
-def _packed_attention_backward(shape: ModelShape, size: PassSize) -> int:
-    """Return the bytes of the kernel of CUDA: sums for queries, and bfloat16 for each head of each path."""
-    queries = size.tokens * shape.query_width * (FLOAT32 + 2 * 2)
-    return queries + size.key_tokens * (2 * shape.query_width * 2 + 2 * shape.key_width * FLOAT32)

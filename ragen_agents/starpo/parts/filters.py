@@ -120,8 +120,6 @@ def _top_p(batch: FilterInput) -> Iterable[int]:
 
 def _softmax_top_p(batch: FilterInput) -> Iterable[int]:
     std = group_std(batch.returns)
-    if not len(std):
-        return ()
     order = np.argsort(-std, kind="stable").tolist()
     mass = np.exp(std[order] - std.max())
     return _until(order, mass / mass.sum(), batch.ratio - _ROUNDING)

@@ -62,7 +62,9 @@ def measure_information(
     for name, replies in samples.items():
         if name == "turns" and all(t.replies <= 1 for t in played):
             continue  # those would be first replies again
-        measured = _measure(learner, _fitting(replies, context), codec)
+        longest = max((len(reply.prompt) for reply in replies), default=0)
+        fitting = [reply for reply in replies if longest + len(reply.ids) <= context]
+        measured = _measure(learner, fitting, codec)
         metrics |= {f"information/{name}/{key}": value for key, value in measured.items()}
     return metrics
 
@@ -96,11 +98,6 @@ def _reply_of(trajectory: Trajectory, turn: int) -> _Reply | None:
             count = row.turn_ids.count(turn)
             return _Reply(tuple(row.ids[:first]), row.ids[first : first + count])
     return None
-
-
-def _fitting(replies: Sequence[_Reply], context: int) -> list[_Reply]:
-    longest = max((len(reply.prompt) for reply in replies), default=0)
-    return [reply for reply in replies if longest + len(reply.ids) <= context]
 
 
 def _measure(learner: Learner, replies: Sequence[_Reply], codec: ChatCodec) -> dict[str, float]:

@@ -2,15 +2,17 @@
 
 import re
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ragen_agents.rollout.claims import claim_shares
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
+from ragen_agents.starpo.parts.filters import group_std
 from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 
@@ -51,14 +53,14 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Return means over episodes, turns and groups; see the glossary for each name."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
     replies = [turn.reply for turn in turns]
-    spreads = [r.std(ddof=1) if len(r) > 1 else 0.0 for r in group_returns(trajectories)]
+    spreads = group_std(group_returns(trajectories))
     ends = Counter(trajectory.end for trajectory in trajectories)
     count = len(trajectories)
     metrics = {
         "success": _mean([t.success for t in trajectories]),
         "return": _mean([t.episode_return for t in trajectories]),
         "reward_std": _mean(spreads),
-        "reward_std_zero": _mean([spread < 1e-8 for spread in spreads]),
+        "reward_std_zero": _mean(spreads < 1e-8),
         "turns": _mean([len(t.turns) for t in trajectories]),
         "rows": _mean([len(t.starts) for t in trajectories]),
         "reply_tokens": sum(t.written for t in trajectories) / max(len(turns), 1),
@@ -80,12 +82,6 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     return metrics
 
 
-def skipped_steps(lines: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of optimizer steps that were skipped in the iterations of a run."""
-    shares = [(line.get("skipped_steps", 0.0), line.get("optimizer_steps", 0.0)) for line in lines]
-    return sum(round(share * steps) for share, steps in shares)
-
-
 def distinct(replies: Sequence[str], n: int) -> float:
     """Return the share of different word n-grams among all of the replies (Li et al. 2016)."""
     grams = [tuple(words[i : i + n]) for words in map(str.split, replies) for i in range(len(words) - n + 1)]
@@ -105,7 +101,7 @@ def _thought(reply: str) -> str:
     return (thought if opened else before) if closing else ""
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Sequence[float] | NDArray[Any]) -> float:
     return float(np.mean(values)) if len(values) else 0.0
 
 
@@ -119,12 +115,8 @@ class Phases:
 
     def restart(self) -> None:
         """Forget all phases and start the total."""
-        self.seconds: dict[str, float] = {}
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self._started = time.perf_counter()
-
-    def add(self, phase: str, seconds: float) -> None:
-        """Add seconds to a phase."""
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -132,7 +124,7 @@ class Phases:
         self.running, started = phase, time.perf_counter()
         yield
         self.running = None
-        self.add(phase, time.perf_counter() - started)
+        self.seconds[phase] += time.perf_counter() - started
 
     def metrics(self) -> dict[str, float]:
         """Return the seconds of each phase and the total, as ``seconds/...``."""

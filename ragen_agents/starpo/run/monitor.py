@@ -29,15 +29,6 @@ _TRACED = "information/first/reply/retrieval@1"
 _CHANCE = "information/first/reply/chance@1"
 
 
-@dataclass(frozen=True)
-class SignSeen:
-    """One sign that was seen."""
-
-    sign: Sign
-    text: str
-    """Message for people."""
-
-
 class Level(NamedTuple):
     """Success and return of a policy."""
 
@@ -70,15 +61,15 @@ class EchoTrapMonitor:
         self.history.clear()
         self._seen.clear()
 
-    def observe(self, metrics: Mapping[str, float]) -> list[SignSeen]:
-        """Record the metrics of the next iteration and return the signs that have newly appeared."""
+    def observe(self, metrics: Mapping[str, float]) -> dict[Sign, str]:
+        """Record the metrics of the next iteration and return the new signs, with a message each."""
         self.history.append(dict(metrics))
         now = self._level()
         is_first = len(self.history) == 1 and self.best == Level()
         if (is_first or len(self.history) >= self.config.window) and now.success > self.best.success:
             self.best = now
         present = {sign: text for sign, text in self._signs() if text}
-        new = [SignSeen(sign, text) for sign, text in present.items() if sign not in self._seen]
+        new = {sign: text for sign, text in present.items() if sign not in self._seen}
         self._seen = set(present)
         return new
 

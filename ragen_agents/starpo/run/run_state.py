@@ -1,7 +1,7 @@
 """Save a run, resume it, and roll it back to a healthy checkpoint."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,7 +12,7 @@ from ragen_agents.starpo.processes import from_all, together
 from ragen_agents.starpo.run import checkpoint
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.journal import Journal
-from ragen_agents.starpo.run.monitor import EchoTrapMonitor, SignSeen
+from ragen_agents.starpo.run.monitor import EchoTrapMonitor, Sign
 from ragen_agents.starpo.update.learner import Learner
 from ragen_envs.errors import RagenError
 
@@ -164,13 +164,13 @@ class RunState:
             at = self.progress
             checkpoint.prune(self.checkpoints, self.config.save_total_limit, at.healthy, last=at.iteration)
 
-    def act_on(self, signs: list[SignSeen]) -> Action:
+    def act_on(self, signs: Container[Sign]) -> Action:
         """Take the config's action at a collapse, and return it.
 
         After a rollback the monitor starts anew, but keeps the best, so that it can see the next collapse.
         """
         action, at = self.config.monitor.action, self.progress
-        if action == "warn" or all(sign.sign != "collapse" for sign in signs):
+        if action == "warn" or "collapse" not in signs:
             return "none"
         if self.rolls_back and at.rolled_back is None and at.healthy is not None:
             self.learner.moved = True

@@ -20,6 +20,11 @@ class Size(NamedTuple):
     """Most tokens after the prompt of a row."""
     rows: int = 1
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of the rows, padding included."""
+        return self.rows * (self.before + self.after)
+
 
 @dataclass(frozen=True)
 class TokenRows:
@@ -100,7 +105,10 @@ class TrainBatch:
             rollout_entropies=_aligned([t.entropies for t in trajectories], prompts, 0.0, torch.float32),
             groups=torch.tensor([t.group for t in trajectories]),
             rows=TokenRows.of([row for rows in learned for row in rows], pad),
-            sizes=[_size(rows) for rows in learned],
+            sizes=[
+                Size(max(r.prompt for r in rows), max(len(r.ids) - r.prompt for r in rows), len(rows))
+                for rows in learned
+            ],
         )  # fmt: skip
 
     def columns(self, trajectories: Sequence[int]) -> slice:
@@ -117,11 +125,6 @@ def _learned_rows(trajectory: Trajectory) -> list[Row]:
     """Return the rows in which the model wrote something; the first one if it wrote nothing."""
     rows = trajectory.rows
     return [row for row in rows if row.prompt < len(row.ids)] or rows[:1]
-
-
-def _size(rows: Sequence[Row]) -> Size:
-    before = max(row.prompt for row in rows)
-    return Size(before, max(len(row.ids) - row.prompt for row in rows), len(rows))
 
 
 def _aligned(
@@ -169,7 +172,7 @@ def micro_batches(sizes: Sequence[Size], chosen: Sequence[int], budget: int) -> 
     """
     parts: list[list[int]] = []
     before = after = rows = 0
-    for one in sorted(chosen, key=lambda one: (-_tokens(sizes[one]), one)):
+    for one in sorted(chosen, key=lambda one: (-sizes[one].tokens, one)):
         size = sizes[one]
         before, after, rows = max(before, size.before), max(after, size.after), rows + size.rows
         if not parts or rows * (before + after) > budget:
@@ -198,7 +201,3 @@ def shared_micro_batches(
         else:
             parts, high = tried, middle
     return parts
-
-
-def _tokens(size: Size) -> int:
-    return size.rows * (size.before + size.after)

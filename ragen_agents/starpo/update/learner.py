@@ -68,21 +68,16 @@ class Learner:
             recompute_layers(self.models)
         update = config.update
         self.optimizer = make_optimizer(self.models.policy_parameters(), update.learning_rate, update)
-        self.critic_optimizer: torch.optim.AdamW | None = None
+        self.optimizers = {"optimizer": self.optimizer}
+        """The optimizer of the policy, and that of the critic if there is one."""
         if kind is not None:
-            self.critic_optimizer = make_optimizer(
-                self.models.critic_parameters(), update.critic_learning_rate, update
-            )
+            weights, rate = self.models.critic_parameters(), update.critic_learning_rate
+            self.optimizers["critic_optimizer"] = make_optimizer(weights, rate, update)
+        self.critic_optimizer = self.optimizers.get("critic_optimizer")
         self.moved = False
         """Whether a step has been tried since this was last set to False."""
         self.bad_steps = 0
         """Steps skipped in a row because a gradient was not finite."""
-
-    @property
-    def optimizers(self) -> dict[str, torch.optim.AdamW]:
-        """The optimizer of the policy, and that of the critic if there is one."""
-        both = {"optimizer": self.optimizer, "critic_optimizer": self.critic_optimizer}
-        return {name: optimizer for name, optimizer in both.items() if optimizer is not None}
 
     @property
     def state_to_come(self) -> int:
@@ -295,9 +290,10 @@ class Learner:
         """Set the learning rates of the step after so many iterations and return the policy's."""
         update = self.config.update
         factor = rate_factor(update, self.config.iterations, done)
-        set_rate(self.optimizer, update.learning_rate * factor)
-        if self.critic_optimizer is not None:
-            set_rate(self.critic_optimizer, update.critic_learning_rate * factor)
+        rates = {"optimizer": update.learning_rate, "critic_optimizer": update.critic_learning_rate}
+        for name, optimizer in self.optimizers.items():
+            for group in optimizer.param_groups:
+                group["lr"] = rates[name] * factor
         return update.learning_rate * factor
 
     def _apply(self, iteration: int) -> dict[str, float]:
@@ -400,9 +396,3 @@ def rate_factor(settings: Update, iterations: int, done: float) -> float:
     if settings.lr_scheduler_type == "linear":
         return 1.0 - progress
     return 0.5 * (1.0 + math.cos(math.pi * progress))
-
-
-def set_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Have an optimizer take its next steps at a learning rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate

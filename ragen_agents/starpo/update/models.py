@@ -42,16 +42,6 @@ class Scores:
     values: Tensor
     """Value of the state before each token; 0 without a critic."""
 
-    def laid_out(self, mask: Tensor, other: Tensor) -> "Scores":
-        """Return the scores under another mask of the same action tokens.
-
-        Args:
-            mask: (R, T) bool, of the scores.
-            other: (B, S) bool, with as many action tokens, in the same order row by row.
-        """
-        parts = (self.logprobs, self.entropies, self.values)
-        return Scores(*(_placed(other, part[mask]) for part in parts))
-
 
 Part = Literal["all", "policy", "critic", "initial"]
 """Parts that a pass scores: policy and critic, one of them, or the base of a policy with adapters."""
@@ -112,7 +102,9 @@ class ActorCritic(nn.Module):
                 with self.using("critic"):
                     trunk = trunk_of(self.policy) if self.trunk is None else self.trunk
                     states = states_before(trunk, ids, real, mask, start)
-            values = _placed(mask, self._valued(states))
+            # In float32, also where autocast rounds all else.
+            with torch.autocast(states.device.type, enabled=False):
+                values = _placed(mask, self.value_head(states.float())[:, 0])
         return Scores(logprobs, entropies, values)
 
     @contextmanager
@@ -127,13 +119,6 @@ class ActorCritic(nn.Module):
         name = CRITIC if part == "critic" and self._apart else POLICY
         with adapter(self.policy, None if part == "initial" else name):
             yield
-
-    def _valued(self, states: Tensor) -> Tensor:
-        """Return the values of states, in float32 also where autocast rounds all else."""
-        assert self.value_head is not None
-        with torch.autocast(states.device.type, enabled=False):
-            values: Tensor = self.value_head(states.float())[:, 0]
-        return values
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """Return the parameters of the policy's optimizer."""
@@ -176,8 +161,10 @@ def score_trajectories(
     """
     read = batch.passed(trajectories, device)
     scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start, part)
-    mask = batch.mask[list(trajectories), batch.columns(trajectories)]
-    return scores.laid_out(read.mask, mask.to(device))
+    # From rows to trajectories, which have the same action tokens in the same order.
+    mask = batch.mask[list(trajectories), batch.columns(trajectories)].to(device)
+    parts = (scores.logprobs, scores.entropies, scores.values)
+    return Scores(*(_placed(mask, part[read.mask]) for part in parts))
 
 
 def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
