@@ -123,21 +123,17 @@ def ledger(episode: Episode) -> Ledger:
             its game does not compute values, or not under its limits.
         RagenError: Replaying the replies differs from the record; ``ragen verify`` says where.
     """
-    _check(episode)
-    env = make_env(replay_spec(episode))
-    try:
-        return Ledger(episode, tuple(_decisions(episode, env)))
-    except SolverLimitError as error:
-        raise NoLedgerError(f"their exact values are not computed: {error}") from error
-
-
-def _check(episode: Episode) -> None:
     if episode.end is EndReason.OVERFLOW:
         raise NoLedgerError("they exceeded the model's context")
     if episode.end is EndReason.ERROR:
         raise NoLedgerError("they ended in an error")
     if not episode.turns:
         raise NoLedgerError("they ended before the first reply")
+    env = make_env(replay_spec(episode))
+    try:
+        return Ledger(episode, tuple(_decisions(episode, env)))
+    except SolverLimitError as error:
+        raise NoLedgerError(f"their exact values are not computed: {error}") from error
 
 
 def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:

@@ -13,7 +13,7 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, TurnRecord
 from ragen_bench.analysis.ledger import Blunder, Ledger, NoLedgerError, ledger
 from ragen_bench.console.escaping import escape_unprintable
-from ragen_bench.console.formats import Grid, number, percent, percent_cell
+from ragen_bench.console.formats import Cells, Grid, grid_of, numbers, percent_cells, percents
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, mean
 from ragen_bench.stats.intervals import Interval, bootstrap_mean, bounds_of_several, success_rate
@@ -95,26 +95,19 @@ def summarise_ledgers(run: Run, explained: Explained) -> pd.DataFrame:
 
 def decision_grid(data: pd.DataFrame) -> Grid:
     """Return the table of `summarise_ledgers` for people."""
-    header = [
-        "game", "agent", "success\n%", "valid\n%", "luck-corrected %\n[95% CI]", "optimum\n%",
-        "regret\nper turn", "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
-    ]  # fmt: skip
-    rows = [
-        [
-            row["game"], row["agent"], percent(row["success"]), percent(row["valid"]),
-            percent_cell(row, "corrected"),
-            percent(row["optimal"]), number(row["regret"], 3), percent(row["deadlocks"]),
-            percent(row["overruns"]), number(row["lost_turn"], 1), number(row["wasted_tokens"], 0),
-            str(row["n"]),
-        ]
-        for row in data.to_dict("records")
-    ]  # fmt: skip
+    columns: dict[str, Cells] = {
+        "game": "game", "agent": "agent", "success\n%": percents("success"), "valid\n%": percents("valid"),
+        "luck-corrected %\n[95% CI]": percent_cells("corrected"), "optimum\n%": percents("optimal"),
+        "regret\nper turn": numbers("regret", 3), "deadlock\n%": percents("deadlocks"),
+        "overrun\n%": percents("overruns"), "turn": numbers("lost_turn", 1),
+        "tokens\nwasted": numbers("wasted_tokens", 0), "n": "n",
+    }  # fmt: skip
     # Where episodes are left out, luck-corrected success alone would mislead.
     all_judged = bool((data["judged"] == data["n"]).all())
     outcomes = ("success\n%", "luck-corrected %\n[95% CI]")
     first, last = outcomes if all_judged else outcomes[::-1]
     hideable = ("n", "tokens\nwasted", "optimum\n%", first, "turn", last)
-    return Grid(header, rows, left=2, hideable=hideable)
+    return grid_of(data, columns, left=2, hideable=hideable)
 
 
 def ledger_columns(ledgers: Sequence[Ledger]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ in the plan, and agents are compared on levels where they planned the same numbe
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import pandas as pd
 from ragen_agents.rollout import Episode
 from ragen_agents.rollout.claims import SHARES, CheckedThought, names_of
 from ragen_agents.rollout.episode_runner import make_env
-from ragen_bench.console.formats import Grid, number, percent, percent_cell, percent_interval
+from ragen_bench.console.formats import Cells, Grid, grid_of, number, percent, percent_cell, percent_interval
 from ragen_bench.evaluation.run_table import Run, mean
 from ragen_bench.runs.records import replay_spec
 from ragen_bench.stats.clusters import number_clusters
@@ -134,18 +135,18 @@ def thoughts_grid(data: pd.DataFrame) -> Grid:
     shown = [name for name in SHARES if name in data and data[name].notna().any()]
     if not data["filled"].any():
         shown.remove("filled")
-    rows = [
-        [row["game"], row["agent"], *(_cell(row, name) for name in shown), str(row["replies"])]
-        for row in data.to_dict("records")
-        if row["made"]
-    ]
-    header = ["game", "agent", *(_TITLES[name] for name in shown), "replies"]
+    measures: dict[str, Cells] = {_TITLES[name]: partial(_cell, name) for name in shown}
     late = [_TITLES[name] for name in ("per_thought", "move_5", "move_4", "move_3", "move_2")]
-    hideable = tuple(name for name in (*late, "replies") if name in header)
-    return Grid(header, rows, left=2, hideable=hideable, intervals_hideable=True)
+    return grid_of(
+        data[data["made"] > 0],
+        {"game": "game", "agent": "agent", **measures, "replies": "replies"},
+        left=2,
+        hideable=(*(title for title in late if title in measures), "replies"),
+        intervals_hideable=True,
+    )
 
 
-def _cell(row: Mapping[Any, Any], name: str) -> str:
+def _cell(name: str, row: Mapping[Any, Any]) -> str:
     if name == "per_thought":
         return number(row[name], 1)
     if math.isnan(row.get(name, math.nan)):
@@ -160,12 +161,13 @@ def _cell(row: Mapping[Any, Any], name: str) -> str:
 
 def compared_grid(data: pd.DataFrame) -> Grid:
     """Return the table of `compare_thoughts` for people."""
-    header = ["game", "agents", "measure", "difference, points\n[95% CI]", "n"]
-    rows = [
-        [
-            row["game"], f"{row['agent']} − {row['other']}", row["measure"],
-            percent_interval(row["difference"], row["low"], row["high"]), str(row["n"]),
-        ]
-        for row in data.to_dict("records")
-    ]  # fmt: skip
-    return Grid(header, rows, left=3)
+    columns: dict[str, Cells] = {
+        "game": "game",
+        "agents": lambda row: f"{row['agent']} − {row['other']}",
+        "measure": "measure",
+        "difference, points\n[95% CI]": lambda row: percent_interval(
+            row["difference"], row["low"], row["high"]
+        ),
+        "n": "n",
+    }
+    return grid_of(data, columns, left=3)

@@ -12,7 +12,7 @@ from ragen_bench.api.run import Run
 from ragen_bench.api.tables import Table
 from ragen_bench.config.agents import OPENAI, AgentLike, Remote, make_policies, weights_of
 from ragen_bench.config.suites import Suite, adapt_suite, load_suite
-from ragen_bench.console.formats import Grid, percent, percent_interval
+from ragen_bench.console.formats import Cells, Grid, grid_of, percent_interval, percents
 from ragen_bench.evaluation.comparison import Side, compare_sides, pair_episodes, read_side
 from ragen_bench.evaluation.notes import all_error_notes
 from ragen_bench.evaluation.run_table import mean
@@ -126,16 +126,16 @@ def intervention_table(run: Run) -> Table:
 
 
 def _grid(data: pd.DataFrame) -> Grid:
-    header = [
-        "game", "statements", "untouched %", "success %", "difference, points\n[95% CI]", "p Holm",
-        "changed %", "n",
-    ]  # fmt: skip
-    rows = [
-        [
-            row["game"], _ARMS[row["arm"]], percent(row["untouched"]), percent(row["success"]),
-            percent_interval(row["difference"], row["low"], row["high"]), f"{row['p_holm']:.3g}",
-            percent(row["changed"]), str(row["n"]),
-        ]
-        for row in data.to_dict("records")
-    ]  # fmt: skip
-    return Grid(header, rows, left=2, hideable=("n", "changed %"))
+    columns: dict[str, Cells] = {
+        "game": "game",
+        "statements": lambda row: _ARMS[row["arm"]],
+        "untouched %": percents("untouched"),
+        "success %": percents("success"),
+        "difference, points\n[95% CI]": lambda row: percent_interval(
+            row["difference"], row["low"], row["high"]
+        ),
+        "p Holm": lambda row: f"{row['p_holm']:.3g}",
+        "changed %": percents("changed"),
+        "n": "n",
+    }
+    return grid_of(data, columns, left=2, hideable=("n", "changed %"))

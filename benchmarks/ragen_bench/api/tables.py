@@ -72,19 +72,16 @@ def episode_html(episode: Episode) -> str:
     solved = "solved" if episode.success else "not solved" if episode.has_success else "played"
     parts = [
         f"<b>{escape(episode.task)}</b>, level {episode.instance.index}, {escape(episode.agent)}: {solved} "
-        f"({episode.end}), return {episode.episode_return:.2f}"
+        f"({episode.end}), return {episode.episode_return:.2f}<table>"
     ]
-    rows = []
-    for turn in episode.turns:
-        rows.append((_board(env), turn.reply, " ".join(turn.executed) or "nothing"))
+    for number, turn in enumerate(episode.turns, start=1):
+        parts.append(
+            f'<tr><td>{number}</td><td>{_board(env)}</td><td style="text-align: left">'
+            f"<pre>{escape(turn.reply)}</pre>"
+            f"<small>played: {escape(' '.join(turn.executed) or 'nothing')}</small></td></tr>"
+        )
         for name in turn.executed:
             game.act(env.action_of(name))
-    parts.append("<table>")
-    for number, (board, reply, played) in enumerate(rows, start=1):
-        parts.append(
-            f'<tr><td>{number}</td><td>{board}</td><td style="text-align: left"><pre>{escape(reply)}</pre>'
-            f"<small>played: {escape(played)}</small></td></tr>"
-        )
     closing = escape(episode.error or episode.closing)
     parts.append(f"<tr><td></td><td>{_board(env)}</td><td><pre>{closing}</pre></td></tr></table>")
     return "".join(parts)

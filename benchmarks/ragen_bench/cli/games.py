@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ragen_bench.cli.options import FormatOption, SettingOption, WideOption, complete_game
-from ragen_bench.console.formats import Format, Grid, print_table
+from ragen_bench.console.formats import Cells, Format, grid_of, print_table
 
 if TYPE_CHECKING:
     from ragen_envs.conversation import ConversationWrapper
@@ -30,14 +30,16 @@ def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
         except Exception as error:  # a game of one's own
             _LOG.warning("game '%s' cannot be made: %s: %s", text_id, type(error).__name__, error)
     rows += _multi_agent_rows()
-    header = ["id", "text id", "summary", "frozen levels", "train / validation / test"]
-    cells = [[row["id"], row["text_id"], row["summary"], row["levels"], _counts(row)] for row in rows]
-    hideable = ("frozen levels", header[-1], "id")
-    grid = Grid(header, cells, 4, hideable, wrapped=("summary",), grouped=False)
-    print_table(pd.DataFrame(rows), grid, style, "Games", wide=wide)
+    columns: dict[str, Cells] = {
+        "id": "id", "text id": "text_id", "summary": "summary", "frozen levels": "levels",
+        "train / validation / test": _counts,
+    }  # fmt: skip
+    data, hideable = pd.DataFrame(rows), ("frozen levels", "train / validation / test", "id")
+    grid = grid_of(data, columns, 4, hideable=hideable, wrapped=("summary",), grouped=False)
+    print_table(data, grid, style, "Games", wide=wide)
 
 
-def _counts(row: dict[str, Any]) -> str:
+def _counts(row: Mapping[Any, Any]) -> str:
     if row["numbered"]:
         return "any number"
     counts = (row["train"], row["validation"], row["test"])

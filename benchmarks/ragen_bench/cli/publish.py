@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -148,22 +147,15 @@ def submit(
     side = read_side(run)
     words = read_description(about, entries, side.agent)
     curves = read_training(training, entries, words.name)
-    if not replace:
-        _ask(entries / words.name)
+    if (entries / words.name).exists() and not replace:
+        if not sys.stdin.isatty():
+            raise RagenError(f"'{entries / words.name}' already exists; --replace replaces it")
+        typer.confirm(f"Replace '{entries / words.name}'?", abort=True)
     with bar(f"checking {words.name}") as tick:
         folder = submit(side, words, curves, entries, tick)
     print(folder)
     print(f"see it with: ragen leaderboard build --entries {entries}\n"
           f"publish it with a pull request that adds {folder}", file=sys.stderr)  # fmt: skip
-
-
-def _ask(folder: Path) -> None:
-    """Raise unless an existing entry may be replaced."""
-    if not folder.exists():
-        return
-    if not sys.stdin.isatty():
-        raise RagenError(f"'{folder}' already exists; --replace replaces it")
-    typer.confirm(f"Replace '{folder}'?", abort=True)
 
 
 def push(
@@ -180,7 +172,7 @@ def push(
     if not ((is_entry := (folder / "entry.json").exists()) or (folder / "config.json").exists()):
         raise RagenError(f"'{folder}' is neither a model folder nor a leaderboard entry")
     if not is_entry:
-        (folder / "README.md").write_text("\n".join(_card(folder, repo)) + "\n", "utf-8")
+        (folder / "README.md").write_text(_card(folder, repo), "utf-8")
     kind, api = ("dataset" if is_entry else "model"), HfApi()
     try:
         api.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
@@ -189,56 +181,42 @@ def push(
         raise RagenError(f"'{repo}': {error}") from error
 
 
-def _card(folder: Path, repo: str) -> Iterator[str]:
-    """Yield the lines of the card of a run's best model."""
+def _card(folder: Path, repo: str) -> str:
+    """Return the card of a run's best model, without paths of this computer or the address of a server."""
+    import jinja2
+
     from ragen_agents.run_files import ENVIRONMENT
     from ragen_agents.run_files.records import read_metrics
     from ragen_agents.run_files.yaml_files import dump_yaml
     from ragen_agents.starpo.run.run_directory import load_train_config
     from ragen_agents.starter import STARTERS
+    from ragen_bench.console.formats import percent_interval
     from ragen_bench.stats.intervals import wilson
     from ragen_bench.training.run_summary import best_evaluation, scoring_command, short_name
 
     run = folder.absolute().parent
-    config = load_train_config(run)
-    yield "---\nlibrary_name: transformers\npipeline_tag: text-generation"
-    yield "tags: [ragen, reinforcement-learning]"
-    if config.model.startswith("hf:"):
-        yield f"base_model: {config.model.removeprefix('hf:')}"
-    if config.model in STARTERS:
-        yield "license: apache-2.0"  # of this package; of other models, their own applies
-    yield "---"
-    yield f"# {repo.rpartition('/')[2]}\n"
-    metrics, rollout = read_metrics(run), config.rollout
-    version = json.loads((run / ENVIRONMENT).read_text("utf-8"))["packages"]["ragen-suite"]
-    # The card is public: no paths of this computer, no address of a server.
+    config, metrics = load_train_config(run), read_metrics(run)
     start = Path(config.model).name if Path(config.model).is_absolute() else config.model
     settings = config.model_copy(update={"model": start}).model_dump(mode="json", exclude={"server"})
-    scored = [line for line in metrics if "validation/success" in line]
-    yield (
-        f"Trained from `{start}` on the game {short_name(config.game)} by reinforcement learning with "
-        f"ragen-suite {version}: {metrics[-1]['iteration']} iterations of {rollout.prompts_per_iteration} "
-        f"levels with {rollout.group_size} episodes each, advantage estimator "
-        f"`{config.advantage.estimator}`, seed {config.seed}.\n"
-    )
-    if scored:
-        levels = config.evaluation.episodes
-        best = best_evaluation(scored)
-        yield f"| {levels} validation levels | success, % [95% interval] |\n|---|--:|"
-        for name, line in (
-            ("initial model" if scored[0]["iteration"] == 0 else "first", scored[0]),
-            ("this model", best),
-        ):
-            rate = wilson(round(line["validation/success"] * levels), levels)
-            shown, low, high = (100 * each for each in (rate.estimate, rate.low, rate.high))
-            yield f"| {name}, iteration {line['iteration']} | {shown:.1f} [{low:.1f}, {high:.1f}] |"
-        yield f"\nOne episode per level, at temperature {config.evaluation.temperature:g}."
-        yield "This model was chosen as the best on these levels, so its success here is too high on average."
-        yield "Score it on test levels:\n"
-    yield from (f"    {line.removeprefix('score: ')}" for line in scoring_command(f"hf:{repo}", config))
-    yield "\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n"
-    yield f'model = AutoModelForCausalLM.from_pretrained("{repo}")'
-    yield f'tokenizer = AutoTokenizer.from_pretrained("{repo}")\n```\n'
-    yield "It was trained on the game's prompts in its chat template, as `ragen bench` sends them.\n"
-    yield "## Settings\n"
-    yield f"```yaml\n{dump_yaml(settings)}```"
+    scored, levels = [line for line in metrics if "validation/success" in line], config.evaluation.episodes
+    first = "initial model" if scored and scored[0]["iteration"] == 0 else "first"
+    shown = [(first, scored[0]), ("this model", best_evaluation(scored))] if scored else []
+    rates = [
+        (
+            name,
+            line["iteration"],
+            percent_interval(*wilson(round(line["validation/success"] * levels), levels)),
+        )
+        for name, line in shown
+    ]
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("ragen_bench"), trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    return templates.get_template("model_card.md.j2").render(
+        config=config, settings=settings, yaml=dump_yaml(settings), repo=repo, rates=rates,
+        game=short_name(config.game), is_starter=config.model in STARTERS,
+        iterations=metrics[-1]["iteration"],
+        version=json.loads((run / ENVIRONMENT).read_text("utf-8"))["packages"]["ragen-suite"],
+        commands=scoring_command(f"hf:{repo}", config),
+    )  # fmt: skip

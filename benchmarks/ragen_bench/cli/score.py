@@ -2,7 +2,8 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,7 @@ from ragen_bench.cli.run_options import (
     RunOptions,
     SuiteName,
 )
-from ragen_bench.console.formats import Format, Grid, print_table
+from ragen_bench.console.formats import Format, print_tables
 from ragen_envs.errors import install_hint
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def bench(
     from ragen_bench.api.evaluate import evaluate
     from ragen_bench.cli.show import print_run
 
-    def play() -> tuple[Path, str | None]:
+    with saying_what_is_saved():
         run = evaluate(
             agent or default_agents(),
             suite=suite,
@@ -90,9 +91,8 @@ def bench(
             backend=backend,
             gpus=gpus,
         )
-        return run.folder, run.stopped
-
-    run_and_report(play, lambda folder: print_run(folder, options.style, options.wide, by))
+    failed = print_run(run.folder, options.style, options.wide, by)
+    print_closing(run.folder, failed, run.stopped)
 
 
 def default_agents() -> list[str]:
@@ -148,14 +148,12 @@ def match(
     budget = make_budget(config, Limits(**vars(limits)))
     policies = partial(make_policies, sampling=chosen.sampling, remote=remote)
     folder = options.out or default_directory(config)
-    replies = cache_file(asked, folder)
 
-    def play() -> tuple[Path, str | None]:
-        return folder, play_missing(
-            folder, config, play_match_run, policies, budget, replies, options.retry_errors
+    with saying_what_is_saved():
+        stopped = play_missing(
+            folder, config, play_match_run, policies, budget, cache_file(asked, folder), options.retry_errors
         )
-
-    run_and_report(play, lambda folder: print_run(folder, options.style, options.wide))
+    print_closing(folder, print_run(folder, options.style, options.wide), stopped)
 
 
 @expand_groups
@@ -191,12 +189,9 @@ def sweep(
 
     An existing run directory is resumed: no episode is lost or played twice.
     """
-    from ragen_bench.api.sweep import SweepRun
     from ragen_bench.api.sweep import sweep as play_sweep
 
-    played: list[SweepRun] = []
-
-    def play() -> tuple[Path, str | None]:
+    with saying_what_is_saved():
         run = play_sweep(
             name,
             agent or default_agents(),
@@ -206,46 +201,40 @@ def sweep(
             **vars(endpoint.parsed),
             **vars(limits),
         )
-        played.append(run)
-        return run.folder, run.stopped
-
-    def show(folder: Path) -> int:
-        (run,) = played
-        table, shares = run.table(), run.shares()
-        if options.style in (Format.CSV, Format.JSON):
-            facts = {"run": str(folder), "shares": shares.to_dict("records")}
-            print_table(table, Grid([], [], 0), options.style, "", table.notes, facts)
-        else:
-            for each in (table, shares):
-                for number, (about, grid) in enumerate(each.grids.items(), 1):
-                    notes = each.notes if number == len(each.grids) else ()
-                    if options.style is Format.MARKDOWN:
-                        print(f"{about}\n")
-                    print_table(each, grid, options.style, about, notes, wide=options.wide)
-        for path in run.write_charts():
-            print(f"chart: {path}", file=sys.stderr)
-        if not find_spec("matplotlib"):
-            print(f"note: charts need matplotlib; {install_hint('train')}", file=sys.stderr)
-        return int(table["errors"].sum())
-
-    run_and_report(play, show)
+    table, shares = run.table(), run.shares()
+    facts = {"run": str(run.folder), "shares": shares.to_dict("records")}
+    print_tables(table, table.grids, options.style, table.notes, facts, options.wide)
+    if options.style in (Format.TABLE, Format.MARKDOWN) and shares.grids:
+        print()
+        print_tables(shares, shares.grids, options.style, shares.notes, wide=options.wide)
+    for path in run.write_charts():
+        print(f"chart: {path}", file=sys.stderr)
+    if not find_spec("matplotlib"):
+        print(f"note: charts need matplotlib; {install_hint('train')}", file=sys.stderr)
+    print_closing(run.folder, int(table["errors"].sum()), run.stopped)
 
 
-def run_and_report(play: Callable[[], tuple[Path, str | None]], show: Callable[[Path], int]) -> None:
-    """Play a run, then print its table, its directory and what to do next.
-
-    Args:
-        play: Plays the run; returns its directory, and the limit that ended it early or None.
-        show: Prints the table of a run; returns how many of its episodes or matches failed.
-    """
-    from ragen_bench.config.run_config import load_config
+@contextmanager
+def saying_what_is_saved() -> Iterator[None]:
+    """Let Ctrl-C end the command with a message that says what is saved of the run in the block."""
     from ragen_bench.evaluation.runner import RunInterrupt
 
     try:
-        folder, stopped = play()
+        yield
     except RunInterrupt as interrupt:
         raise InterruptedCommandError(str(interrupt)) from None
-    failed = show(folder)
+
+
+def print_closing(folder: Path, failed: int, stopped: str | None) -> None:
+    """Print the directory of a run and what to do next, below its table.
+
+    Args:
+        folder: The directory.
+        failed: Number of its episodes or matches that failed.
+        stopped: The limit that ended it early, or None.
+    """
+    from ragen_bench.config.run_config import load_config
+
     print(f"run: {folder}", file=sys.stderr)
     for line in _closing_lines(folder, load_config(folder), failed):
         print(line, file=sys.stderr)

@@ -1,6 +1,8 @@
 """``ragen show``, ``compare``, ``verify`` and ``power``: the numbers of runs, and how sure they are."""
 
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,7 +16,7 @@ from ragen_bench.cli.options import (
     UncheckedOption,
     WideOption,
 )
-from ragen_bench.console.formats import Format, Grid, print_table, score_grid
+from ragen_bench.console.formats import Cells, Format, Grid, grid_of, print_table, print_tables, score_grid
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
@@ -92,21 +94,13 @@ def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> in
     failed = sum(m.is_failure for levels in run.matches.values() for m in levels.values())
     notes = [*match_notes(run), *version_notes(folder)]
     facts = _facts(folder, run.config, run.missing)
-    if style in (Format.CSV, Format.JSON):
-        print_table(data, Grid([], [], 0), style, "", notes, facts)
-        return failed
     tables = {
         f"Success %, {_title(run.config)}, {folder}": cross_play_grid(data, "success"),
         "Return": cross_play_grid(data, "return"),
         "Success % by seat": seat_grid(data),
         "Replies": reply_grid(data),
     }
-    for title, grid in tables.items():
-        if style is Format.MARKDOWN:
-            print(f"{title}\n")
-        below = notes if title == "Replies" else ()
-        print_table(data, grid, style, title, below, wide=wide)
-        print()
+    print_tables(data, tables, style, notes, facts, wide)
     return failed
 
 
@@ -153,15 +147,7 @@ def compare(
 
     first, second = find_sides(a, b, not unchecked)
     table = comparison(first, second)
-    if style in (Format.CSV, Format.JSON):
-        facts = {"a": str(first), "b": str(second)}
-        print_table(table, Grid([], [], 0), style, "", table.notes, facts)
-        return
-    for title, grid in table.grids.items():
-        last = table.notes if title == "Return" else ()
-        print_table(table, grid, style, title, last, wide=wide)
-        if style is Format.MARKDOWN:
-            print()
+    print_tables(table, table.grids, style, table.notes, {"a": str(first), "b": str(second)}, wide)
 
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:
@@ -282,27 +268,25 @@ def _points(text: str, what: str) -> float:
 
 
 def _grid_of_levels(data: "pd.DataFrame", effect: str) -> Grid:
-    rows = [
-        [str(row["levels"]), f"{100 * row['power']:.0f}%", _found(row["finds"])]
-        for row in data.to_dict("records")
-    ]
-    return Grid(["levels", f"chance to\nfind {effect}", "finds, pp"], rows, left=0)
+    columns: dict[str, Cells] = {
+        "levels": "levels",
+        f"chance to\nfind {effect}": lambda row: f"{100 * row['power']:.0f}%",
+        "finds, pp": partial(_found, "finds"),
+    }
+    return grid_of(data, columns, left=0)
 
 
-def _found(smallest: float) -> str:
-    return _NONE if smallest > 1 else f"{100 * smallest:.1f}"
+def _found(name: str, row: Mapping[Any, Any]) -> str:
+    return _NONE if row[name] > 1 else f"{100 * row[name]:.1f}"
 
 
 def _grid(data: "pd.DataFrame") -> Grid:
-    names = [str(name) for name in data.columns if str(name).startswith("finds_")]
-    rows = [
-        [
-            str(row["levels"]),
-            _NONE if row["seeds_needed"] < 1 else str(row["seeds_needed"]),
-            *(_found(row[name]) for name in names),
-        ]
-        for row in data.to_dict("records")
-    ]
-    numbers = [name.removeprefix("finds_") for name in names]
-    header = ["levels", "seeds\nneeded", *(f"{n} seeds\nfind, pp" for n in numbers)]
-    return Grid(header, rows, left=0)
+    columns: dict[str, Cells] = {
+        "levels": "levels",
+        "seeds\nneeded": lambda row: str(row["seeds_needed"] or _NONE),
+        **{
+            f"{name.removeprefix('finds_')} seeds\nfind, pp": partial(_found, name)
+            for name in data.columns[data.columns.str.startswith("finds_")]
+        },
+    }
+    return grid_of(data, columns, left=0)

@@ -68,9 +68,19 @@ def train(
     (standard deviation of the return within groups), gradient (norm), and the seconds of an iteration.
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir
+    from ragen_bench.training.recipes import recipe_overrides
     from ragen_bench.training.run_summary import run_summary
+    from ragen_bench.training.train_settings import make_train_config, recipe_config
 
-    config = _config(what, setting or [], recipe, preset, scale, hashed=not plan)
+    settings, hashed = setting or [], not plan
+    if recipe is not None:
+        if preset or scale:
+            raise RagenError("a recipe sets what --preset and --scale set; give one or the other")
+        config = recipe_config(recipe, recipe_overrides(what, settings), hashed)
+    elif what is not None:
+        config = make_train_config(what, preset, scale, settings, hashed)
+    else:
+        raise RagenError("name a game, a YAML file of settings, or a --recipe")
     if plan:
         from ragen_bench.training.memory_view import print_memory_plan
 
@@ -83,22 +93,6 @@ def train(
     _train(folder, config)
     if os.environ.get("RANK", "0") == "0":
         print("\n".join(run_summary(folder)), file=sys.stderr)
-
-
-def _config(
-    what: str | None, setting: list[str], recipe: str | None, preset: str | None, scale: str | None,
-    hashed: bool,
-) -> "TrainConfig":  # fmt: skip
-    from ragen_bench.training.recipes import recipe_overrides
-    from ragen_bench.training.train_settings import make_train_config, recipe_config
-
-    if recipe is None:
-        if what is None:
-            raise RagenError("name a game, a YAML file of settings, or a --recipe")
-        return make_train_config(what, preset, scale, setting, hashed)
-    if preset or scale:
-        raise RagenError("a recipe sets what --preset and --scale set; give one or the other")
-    return recipe_config(recipe, recipe_overrides(what, setting), hashed)
 
 
 def _train(folder: Path, config: "TrainConfig") -> None:

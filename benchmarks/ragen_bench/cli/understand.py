@@ -59,13 +59,23 @@ def view(
 
 def _write(runs: list[Path], out: Path, checked: bool) -> None:
     from ragen_bench.console.progress import bar
+    from ragen_bench.evaluation.match_table import read_match_run
+    from ragen_bench.evaluation.run_table import incomplete
     from ragen_bench.leaderboard.store import read_explainable
+    from ragen_bench.viewer import transcripts
     from ragen_bench.viewer.run_pages import write_run_pages
 
     folders = [run / TEST if (run / TASK).is_file() and (run / TEST).is_dir() else run for run in runs]
-    commands = [_command(folder, checked) for folder in folders]
-    if len(folders) == 1 and commands[0] != "bench":
-        _write_conversations(folders[0], commands[0], out, checked)
+    commands, title = [_command(folder, checked) for folder in folders], str(folders[0])
+    if commands == ["train"]:
+        samples = transcripts.read_training_samples(folders[0])
+        transcripts.write_transcript_pages(title, ("Iteration", "Kind"), samples, out)
+        return
+    if commands == ["match"]:
+        read = read_match_run(folders[0], checked)
+        notes = incomplete(read.missing, len(read.config.keys), read.torn)
+        matches = transcripts.match_transcripts(read)
+        transcripts.write_transcript_pages(title, ("Game", "Agent"), matches, out, notes)
         return
     for folder, command in zip(folders, commands, strict=True):
         if command != "bench":
@@ -86,25 +96,6 @@ def _command(run: Path, checked: bool) -> Literal["bench", "match", "train"]:
     if (run / ENTRY).is_file():
         return "bench"
     return "match" if isinstance(load_config(run, checked), MatchConfig) else "bench"
-
-
-def _write_conversations(run: Path, command: Literal["match", "train"], out: Path, checked: bool) -> None:
-    from ragen_bench.evaluation.match_table import read_match_run
-    from ragen_bench.evaluation.run_table import incomplete
-    from ragen_bench.viewer.transcripts import (
-        match_transcripts,
-        read_training_samples,
-        write_transcript_pages,
-    )
-
-    if command == "train":
-        transcripts = read_training_samples(run)
-        write_transcript_pages(str(run), ("Iteration", "Kind"), transcripts, out)
-    else:
-        read = read_match_run(run, checked)
-        notes = incomplete(read.missing, len(read.config.keys), read.torn)
-        transcripts = match_transcripts(read)
-        write_transcript_pages(str(run), ("Game", "Agent"), transcripts, out, notes)
 
 
 _SHOWN: Final = 5
@@ -195,22 +186,16 @@ def intervene(
     directory is resumed.
     """
     from ragen_bench.api.intervene import intervention_table, play_arms
-    from ragen_bench.api.run import Run
-    from ragen_bench.cli.score import run_and_report
+    from ragen_bench.cli.score import print_closing, saying_what_is_saved
 
-    def play() -> tuple[Path, str | None]:
+    with saying_what_is_saved():
         run = play_arms(target, write, **options.arguments)
-        return run.folder, run.stopped
-
-    def show(folder: Path) -> int:
-        run = Run(folder)
-        table = intervention_table(run)
-        ((title, grid),) = table.grids.items()
-        facts = {"run": str(folder)}
-        print_table(table, grid, options.style, title, table.notes, facts, options.wide)
-        return sum(e.is_failure for each in run.records.samples.values() for e in each.values())
-
-    run_and_report(play, show)
+    table = intervention_table(run)
+    ((title, grid),) = table.grids.items()
+    facts = {"run": str(run.folder)}
+    print_table(table, grid, options.style, title, table.notes, facts, options.wide)
+    failed = sum(e.is_failure for each in run.records.samples.values() for e in each.values())
+    print_closing(run.folder, failed, run.stopped)
 
 
 def export(

@@ -175,20 +175,16 @@ def make_policies(
 def _make(agent: str, sampling: Sampling, remote: Remote) -> Policy | AsyncPolicy:
     if is_python_agent(agent):
         return load_agent(agent, remote.connection.concurrency)
-    if not agent.startswith(OPENAI):
-        return _make_local(agent, sampling, remote.settings.base_url)
-    from ragen_agents.policies.endpoint.policy import EndpointPolicy
+    if agent.startswith(OPENAI):
+        from ragen_agents.policies.endpoint.policy import EndpointPolicy
 
-    key = read_key(remote.settings.base_url, remote.api_key_env, remote.headers)
-    model = agent.removeprefix(OPENAI)
-    return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection)
-
-
-def _make_local(agent: str, sampling: Sampling, base_url: str) -> Policy:
+        key = read_key(remote.settings.base_url, remote.api_key_env, remote.headers)
+        model = agent.removeprefix(OPENAI)
+        return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection)
     try:
         return make_policy(agent, sampling)
     except UnknownAgentError as error:
-        if base_url != OPENAI_URL:
+        if remote.settings.base_url != OPENAI_URL:
             raise UnknownAgentError(
                 f"unknown agent '{agent}'; a model behind an endpoint is --agent {OPENAI}{agent}"
             ) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ragen_agents.policies.endpoint.settings import EndpointSettings, StopTexts
 from ragen_agents.rollout import EpisodeKey, MatchKey
@@ -15,7 +15,7 @@ from ragen_agents.run_files import CONFIG
 from ragen_agents.run_files.files import read_text
 from ragen_agents.run_files.yaml_files import differences_of, load_yaml, validate
 from ragen_bench.config.agents import OPENAI, LiveAgent, is_local_model, weights_of
-from ragen_bench.config.suites import Suite
+from ragen_bench.config.suites import StrictModel, Suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 
@@ -30,10 +30,8 @@ class EditedFileError(RagenError):
     """Hint of the command line."""
 
 
-class AgentEntry(BaseModel):
+class AgentEntry(StrictModel):
     """An agent of a run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str
     """Name as given on the command line."""
@@ -52,10 +50,8 @@ class AgentEntry(BaseModel):
         return self.endpoint or EndpointSettings(stop=self.stop)
 
 
-class BaseConfig(BaseModel):
+class BaseConfig(StrictModel):
     """Fields that the configs of all runs share."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     format: Literal[1] = 1
     """Version of the directory's layout."""

@@ -26,11 +26,13 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Split = Literal["train", "validation", "test"]
 
 
-class _Model(BaseModel):
+class StrictModel(BaseModel):
+    """Data without unknown fields, conversions of types, or numbers that are not finite."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class SamplingSettings(_Model):
+class SamplingSettings(StrictModel):
     """Sampling settings of language models."""
 
     temperature: float = Field(default=0.5, ge=0, le=100)
@@ -39,7 +41,7 @@ class SamplingSettings(_Model):
     """Most tokens of one reply."""
 
 
-class Task(_Model):
+class Task(StrictModel):
     """One row of the table: a game in its text form."""
 
     env: str
@@ -50,7 +52,7 @@ class Task(_Model):
     """Split of its levels, instead of the suite's; omitted if none."""
 
 
-class Suite(_Model):
+class Suite(StrictModel):
     """The games and settings of a benchmark."""
 
     name: Name
@@ -102,20 +104,13 @@ def adapt_suite(
     which become tasks; ``known`` are the text ids that there are. The settings replace those of
     every task. Files of levels, such as ``levels`` for the only game, are replaced by their levels.
     """
-    changes: dict[str, Any] = {}
+    given = {"episodes": episodes, "seed": seed, "split": None if split is None else read_split(split)}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     decoding = {name: value for name, value in sampling.items() if value is not None}
     if decoding:
         changed = {**dict(suite.sampling), **decoding}
         changes["sampling"] = validate(SamplingSettings, changed, f"suite '{suite.name}', sampling")
-    if episodes is not None:
-        changes["episodes"] = episodes
-    if seed is not None:
-        changes["seed"] = seed
-    if split is not None:
-        changes["split"] = read_split(split)
-    if games:
-        changes["tasks"] = _choose(suite, games, known)
-    tasks = changes.get("tasks", suite.tasks)
+    tasks = _choose(suite, games, known) if games else suite.tasks
     if levels is not None:
         settings = {**settings, "levels": levels}
         if len(tasks) != 1:

@@ -1,5 +1,6 @@
 """Drawings of matplotlib as SVG: one style for all, and the same bytes each time."""
 
+import base64
 import io
 from typing import Any, Final
 
@@ -21,3 +22,8 @@ def svg_of(figure: Figure) -> str:
     drawing = io.StringIO()
     figure.savefig(drawing, format="svg", metadata={"Date": None})
     return drawing.getvalue()
+
+
+def image_source(svg: str) -> str:
+    """Return an SVG file as the source of an image that holds it whole."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

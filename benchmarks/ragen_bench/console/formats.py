@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -34,6 +34,7 @@ _NARROWEST: Final = 24
 _BREAK: Final = re.compile(r" (?=[\[(][-+\d]|against )")
 """Places where a number may be cut into lines: before its interval, and before what it is compared with."""
 _INTERVAL: Final = re.compile(r"[ \n]\[[^]]*\]")
+"""An interval beside or below its number."""
 
 
 class Grid(NamedTuple):
@@ -71,18 +72,10 @@ class Grid(NamedTuple):
         ]
         return self._replace(rows=rows)
 
-    def stacked(self) -> "Grid":
-        """Return the table with each interval on a line of its own."""
-        rows = [
-            [*row[: self.left], *(_BREAK.sub("\n", cell) for cell in row[self.left :])] for row in self.rows
-        ]
-        return self._replace(rows=rows)
-
-    def without_intervals(self) -> "Grid":
-        """Return the table without the intervals beside or below its numbers."""
-        rows = [
-            [*row[: self.left], *(_INTERVAL.sub("", cell) for cell in row[self.left :])] for row in self.rows
-        ]
+    def substituted(self, pattern: re.Pattern[str], text: str) -> "Grid":
+        """Return the table with a text in place of what a pattern finds in the cells beside the names."""
+        left = self.left
+        rows = [[*row[:left], *(pattern.sub(text, cell) for cell in row[left:])] for row in self.rows]
         return self._replace(rows=rows)
 
     def escaped(self) -> "Grid":
@@ -125,6 +118,22 @@ def print_table(
         _print_rich(grid, _printable(title), notes, wide)
 
 
+def print_tables(
+    data: "pd.DataFrame", grids: Mapping[str, Grid], style: Format, notes: Sequence[str],
+    facts: Mapping[str, Any] | None = None, wide: bool = False,
+) -> None:  # fmt: skip
+    """Print several tables of the same numbers by title, with notes below the last; see `print_table`."""
+    if style in (Format.CSV, Format.JSON):
+        print_table(data, Grid([], [], 0), style, "", notes, facts)
+        return
+    for number, (title, grid) in enumerate(grids.items(), start=1):
+        if number > 1:
+            print()
+        if style is Format.MARKDOWN:
+            print(f"{title}\n")
+        print_table(data, grid, style, title, notes if number == len(grids) else (), wide=wide)
+
+
 def plain_rows(data: "pd.DataFrame") -> list[dict[str, Any]]:
     """Return the rows without nan and infinities, which JSON does not have."""
     return [
@@ -153,9 +162,9 @@ def _print_rich(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> Non
             grid = grid.without(name)
             hidden.append(name.replace("\n", " "))
     if narrow and _least_width(console, grid) > console.width:
-        grid = grid.stacked()
+        grid = grid.substituted(_BREAK, "\n")
         if grid.intervals_hideable and _least_width(console, grid) > console.width:
-            grid = grid.without_intervals()
+            grid = grid.substituted(_INTERVAL, "")
             hidden.append("intervals")
     if hidden:
         hint = "--wide or --format markdown shows them"
@@ -229,70 +238,70 @@ def percent_cell(row: Mapping[Any, Any], name: str) -> str:
     return percent_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
 
 
+Cells = str | Callable[[Mapping[Any, Any]], str]
+"""A column of a table for people: a field of the rows, or the text that is made of a row."""
+
+
+def grid_of(data: "pd.DataFrame", columns: Mapping[str, Cells], left: int, **options: Any) -> Grid:
+    """Return a table for people with these columns; ``options`` are the other fields of `Grid`."""
+    rows = [
+        [str(row[cell]) if isinstance(cell, str) else cell(row) for cell in columns.values()]
+        for row in data.to_dict("records")
+    ]
+    return Grid(list(columns), rows, left, **options)
+
+
+def numbers(name: str, digits: int = 2) -> Cells:
+    """Return the column of a field's numbers."""
+    return lambda row: number(row[name], digits)
+
+
+def percents(name: str) -> Cells:
+    """Return the column of a field's shares."""
+    return lambda row: percent(row[name])
+
+
+def percent_cells(name: str) -> Cells:
+    """Return the column of the shares with intervals of `percent_cell`."""
+    return lambda row: percent_cell(row, name)
+
+
 def score_grid(data: "pd.DataFrame") -> Grid:
     """Return the table of a run for people: the agents of each game between random play and the optimum."""
-    header = [
-        "game", "agent", "n", "success %\n[95% CI]", "return", "score", "valid\n%", "effective\n%",
-        "turns", "tokens", "s per\nepisode",
-    ]  # fmt: skip
-    errors, decided = bool(data["errors"].any()), "regret" in data
+    columns: dict[str, Cells] = {
+        "game": "game", "agent": "agent", "n": "n", "success %\n[95% CI]": percent_cells("success"),
+        "return": numbers("mean_return"), "score": numbers("score", 1), "valid\n%": percents("valid"),
+        "effective\n%": percents("effective"), "turns": numbers("turns"),
+        "tokens": numbers("reply_tokens", 1), "s per\nepisode": numbers("seconds", 3),
+    }  # fmt: skip
+    if data["errors"].any():
+        columns["errors"] = "errors"
+    if "regret" in data:
+        columns["luck-corrected %\n[95% CI]"] = percent_cells("corrected")
+        columns |= {"regret\nper turn": numbers("regret", 3), "blunders\n%": percents("blunders")}
+    if "pass_at_k" in data:
+        columns |= {"pass@k\n%": percents("pass_at_k"), "pass^k\n%": percents("pass_hat_k")}
     rows = []
     for _, game in data.groupby("game", sort=False):
-        records = game.to_dict("records")
-        played = [_score_row(row, errors, decided) for row in records]
-        whole = max(records, key=lambda row: int(row["n"]))
-        blank = len(played[0]) - _EXACT_COLUMNS
-        rows += [
-            *_exact_row(whole, "random", 0.0, blank),
-            *played,
-            *_exact_row(whole, "optimal", 100.0, blank),
-        ]
-    more = [
-        *(["errors"] if errors else []),
-        *(_DECISIONS if decided else []),
-        *(_ATTEMPTS if "pass_at_k" in data else []),
-    ]
-    return Grid([*header, *more], rows, left=2, hideable=_HIDEABLE)
+        whole = max(game.to_dict("records"), key=lambda row: int(row["n"]))
+        exact = [_exact_row(whole, kind, len(columns)) for kind in _EXACT]
+        rows += [*exact[0], *grid_of(game, columns, 2).rows, *exact[1]]
+    return Grid(list(columns), rows, left=2, hideable=_HIDEABLE)
 
 
 _HIDEABLE: Final = ("s per\nepisode", "tokens", "turns", "effective\n%", "return", "n")
-_ATTEMPTS: Final = ("pass@k\n%", "pass^k\n%")
-_DECISIONS: Final = ("luck-corrected %\n[95% CI]", "regret\nper turn", "blunders\n%")
-_EXACT_COLUMNS: Final = 6
-"""Columns of the table of a run that an exact expectation fills."""
+_EXACT: Final = {"random": ("random (exact)", 0.0), "optimal": ("optimum (exact)", 100.0)}
+"""Names and scores of the rows of exact expectations."""
 
 
-def _exact_row(row: Mapping[Any, Any], kind: str, score: float, blank: int) -> list[list[str]]:
+def _exact_row(row: Mapping[Any, Any], kind: str, width: int) -> list[list[str]]:
     """Return the row of an exact expectation, or none if it is not available."""
-    success = row[f"{kind}_success"]
+    success, (name, score) = row[f"{kind}_success"], _EXACT[kind]
     if not math.isfinite(success):
         return []
-    name = {"random": "random (exact)", "optimal": "optimum (exact)"}[kind]
     shown = [percent(success), number(row[f"{kind}_return"]), number(score, 1)]
-    return [[row["game"], name, str(row["n"]), *shown, *[""] * blank]]
-
-
-def _score_row(row: Mapping[Any, Any], errors: bool, decided: bool) -> list[str]:
-    return [
-        row["game"],
-        row["agent"],
-        str(row["n"]),
-        percent_cell(row, "success"),
-        number(row["mean_return"]),
-        number(row["score"], 1),
-        percent(row["valid"]),
-        percent(row["effective"]),
-        number(row["turns"]),
-        number(row["reply_tokens"], 1),
-        number(row["seconds"], 3),
-        *([str(row["errors"])] if errors else []),
-        *(_decision_cells(row) if decided else []),
-        *([percent(row[name]) for name in ("pass_at_k", "pass_hat_k")] if "pass_at_k" in row else []),
-    ]
-
-
-def _decision_cells(row: Mapping[Any, Any]) -> list[str]:
-    return [percent_cell(row, "corrected"), number(row["regret"], 3), percent(row["blunders"])]
+    cells = [row["game"], name, str(row["n"]), *shown]
+    return [cells + [""] * (width - len(cells))]
 
 
 def duration(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """Compare two agents on the instances that both have played."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.suites import Task
-from ragen_bench.console.formats import Grid, interval, number
+from ragen_bench.console.formats import Cells, Grid, grid_of, interval, number
 from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
 from ragen_bench.evaluation.notes import error_notes
 from ragen_bench.evaluation.run_table import Run, Sample, read_run
@@ -78,11 +78,19 @@ def _differing(a: Run, b: Run, task: str) -> str:
     ours, theirs = (run.config.suite.tasks[task] for run in (a, b))
     if ours.env != theirs.env:
         return f"env is {ours.env} in {a.folder} and {theirs.env} in {b.folder}"
-    return "; ".join(
-        f"{name} is {_shown(one)} in {a.folder} and {_shown(other)} in {b.folder}"
-        for name in dict.fromkeys([*ours.settings, *theirs.settings])
-        if (one := _setting_of(ours, name)) != (other := _setting_of(theirs, name))
-    )
+    names = dict.fromkeys([*ours.settings, *theirs.settings])
+    first, second = ({name: _setting_of(task, name) for name in names} for task in (ours, theirs))
+    return "; ".join(_differences(first, second, a.folder, b.folder))
+
+
+def _differences(
+    first: Mapping[str, Any], second: Mapping[str, Any], a: str | Path, b: str | Path
+) -> Iterator[str]:
+    """Yield each setting that differs between two places, in words."""
+    for name in dict.fromkeys([*first, *second]):
+        one, other = (settings.get(name, _NOT_SET) for settings in (first, second))
+        if one != other:
+            yield f"{name} is {_shown(one)} in {a} and {_shown(other)} in {b}"
 
 
 def _setting_of(task: Task, name: str) -> Any:
@@ -265,11 +273,7 @@ def _decoding_differences(a: Side, b: Side) -> str:
     if not CONTROLS.keys().isdisjoint((a.agent, b.agent)):
         return ""
     first, second = ({**side.run.config.suite.sampling.model_dump(), **_request(side)} for side in (a, b))
-    return ", ".join(
-        f"{name} is {_setting(first, name)} in A and {_setting(second, name)} in B"
-        for name in dict.fromkeys([*first, *second])
-        if (name in first, first.get(name)) != (name in second, second.get(name))
-    )
+    return ", ".join(_differences(first, second, "A", "B"))
 
 
 def _request(side: Side) -> dict[str, Any]:
@@ -280,22 +284,17 @@ def _request(side: Side) -> dict[str, Any]:
     return {**settings, **{f"extra_body.{name}": value for name, value in body.items()}}
 
 
-def _setting(settings: Mapping[str, Any], name: str) -> str:
-    return f"{settings[name]!r:.60}" if name in settings else "not set"
-
-
 def comparison_grid(data: pd.DataFrame, measure: str) -> Grid:
     """Return the rows of a comparison that are of one measure, "success" or "return", for people."""
     scale, digits, unit = (100, 1, " %") if measure == "success" else (1, 2, "")
-    header = [
-        "game", "n", f"A{unit}", f"B{unit}", f"A - B [95% CI]{unit}", "A more", "B more", "p", "p Holm",
-        "verdict",
-    ]  # fmt: skip
-    rows = []
-    for row in data.to_dict("records"):
-        a, b = (number(scale * row[name], digits) for name in ("a", "b"))
-        difference = interval(scale * row["difference"], scale * row["low"], scale * row["high"], digits)
-        counts = [str(row["a_more"]), str(row["b_more"])]
-        ps = [f"{row['p']:.3g}", f"{row['p_holm']:.3g}"]
-        rows.append([row["game"], str(row["n"]), a, b, difference, *counts, *ps, row["verdict"]])
-    return Grid(header, rows, left=1, hideable=("p", "B more", "A more", "n"))
+
+    def difference(row: Mapping[Any, Any]) -> str:
+        return interval(scale * row["difference"], scale * row["low"], scale * row["high"], digits)
+
+    columns: dict[str, Cells] = {
+        "game": "game", "n": "n", f"A{unit}": lambda row: number(scale * row["a"], digits),
+        f"B{unit}": lambda row: number(scale * row["b"], digits), f"A - B [95% CI]{unit}": difference,
+        "A more": "a_more", "B more": "b_more", "p": lambda row: f"{row['p']:.3g}",
+        "p Holm": lambda row: f"{row['p_holm']:.3g}", "verdict": "verdict",
+    }  # fmt: skip
+    return grid_of(data, columns, left=1, hideable=("p", "B more", "A more", "n"))

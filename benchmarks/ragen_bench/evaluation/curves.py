@@ -12,7 +12,7 @@ import scipy
 from ragen_agents.rollout import Episode
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.config.own_levels import own_level_notes
-from ragen_bench.console.formats import Grid, number, percent, percent_cell
+from ragen_bench.console.formats import Cells, Grid, grid_of, number, percent_cells, percents
 from ragen_bench.evaluation.run_table import EXACT, Run, exact_mean, incomplete, summarise_episodes
 from ragen_bench.runs.records import replay_spec
 from ragen_bench.stats.intervals import CONFIDENCE, Interval
@@ -83,25 +83,20 @@ def _rows(task: str, agent: str, by: str, rungs: dict[float, list[Episode]]) -> 
 
 def curve_grid(data: pd.DataFrame) -> Grid:
     """Return the table of ``success_curve`` for people, with the horizon below each agent's rungs."""
-    header = [
-        "game", "agent", str(data["by"].iloc[0]), "success %\n[95% CI]", "random\n%", "optimum\n%", "n",
-    ]  # fmt: skip
+    columns: dict[str, Cells] = {
+        "game": "game", "agent": "agent", str(data["by"].iloc[0]): lambda row: f"{row['value']:g}",
+        "success %\n[95% CI]": percent_cells("success"), "random\n%": percents("random_success"),
+        "optimum\n%": percents("optimal_success"), "n": "n",
+    }  # fmt: skip
     lines: list[list[str]] = []
     for _, rungs in data.groupby(["game", "agent"], sort=False):
-        lines += [
-            [
-                row["game"], row["agent"], f"{row['value']:g}",
-                percent_cell(row, "success"),
-                percent(row["random_success"]), percent(row["optimal_success"]), str(row["n"]),
-            ]
-            for row in rungs.to_dict("records")
-        ]  # fmt: skip
+        lines += grid_of(rungs, columns, 2).rows
         last = rungs.iloc[-1]
         fit = (float(last[f"horizon{end}"]) for end in ("", "_low", "_high"))
         estimate, low, high = (number(each, 1) if math.isfinite(each) else "∞" for each in fit)
         horizon = f"{estimate} [{low}, {high}]"
         lines.append([last["game"], last["agent"], "50% horizon", horizon, "", "", str(sum(rungs["n"]))])
-    return Grid(header, lines, left=2)
+    return Grid(list(columns), lines, left=2)
 
 
 _BEYOND: Final = 20.0

@@ -1,6 +1,6 @@
 """Play the missing matches of a run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ragen_agents.policies import CONTROLS, AsyncPolicy, Policy
@@ -60,18 +60,12 @@ async def _play_task(
     named = f"{len(lineups)} lineup{'s' if len(lineups) != 1 else ''}"
     play.progress.start(named, task, done, len(lineups) * config.suite.episodes)
     try:
-        for keys in _chunks(config, task):
-            await _play_chunk(play, policies, keys)
+        for first in range(0, config.suite.episodes, CHUNK):  # some levels by each lineup, then the next ones
+            levels = range(first, min(first + CHUNK, config.suite.episodes))
+            for lineup in lineups:
+                await _play_chunk(play, policies, [MatchKey(lineup, task, level) for level in levels])
     finally:
         play.progress.finish()
-
-
-def _chunks(config: MatchConfig, task: str) -> Iterator[list[MatchKey]]:
-    """Yield the keys that are played together: some levels by each lineup, then the next levels."""
-    for first in range(0, config.suite.episodes, CHUNK):
-        levels = range(first, min(first + CHUNK, config.suite.episodes))
-        for lineup in config.lineups(task):
-            yield [MatchKey(lineup, task, level) for level in levels]
 
 
 async def _play_chunk(

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
-from ragen_bench.console.formats import Grid, interval, number, percent_cell
+from ragen_bench.console.formats import Cells, Grid, grid_of, interval, numbers, percent_cells, percents
 from ragen_bench.evaluation.level_clusters import repeated_levels_note
 from ragen_bench.evaluation.notes import NotedRun, notes_on_replies
 from ragen_bench.evaluation.run_table import incomplete, mean
@@ -164,44 +164,29 @@ def _seats_by_agent(run: MatchRun) -> dict[tuple[str, str], list[SeatRecord]]:
     return by_agent
 
 
-def _success_cell(row: dict[Any, Any]) -> str:
-    return percent_cell(row, "success")
-
-
-def _return_cell(row: dict[Any, Any]) -> str:
-    return interval(row["mean_return"], row["return_low"], row["return_high"])
-
-
 def cross_play_grid(data: pd.DataFrame, measure: str) -> Grid:
     """Return the self-play and cross-play table: a row for each agent, a column for each other agent."""
-    cell = _success_cell if measure == "success" else _return_cell
-    means = data[data["seat"] == ALL]
-    return _pivot(means, ["game", "agent"], "others", cell, "with ")
+    cells: dict[str, Cells] = {
+        "success": percent_cells("success"),
+        "return": lambda row: interval(row["mean_return"], row["return_low"], row["return_high"]),
+    }
+    return _pivot(data[data["seat"] == ALL], ["game", "agent"], "others", cells[measure], "with ")
 
 
 def seat_grid(data: pd.DataFrame) -> Grid:
     """Return the success on each seat: a row for each agent and other agent, a column for each seat."""
-    return _pivot(data[data["seat"] != ALL], ["game", "agent", "others"], "seat", _success_cell, "")
+    return _pivot(
+        data[data["seat"] != ALL], ["game", "agent", "others"], "seat", percent_cells("success"), ""
+    )
 
 
 def reply_grid(data: pd.DataFrame) -> Grid:
     """Return the table of replies: a row for each agent and other agent."""
-    means = data[data["seat"] == ALL]
-    header = ["game", "agent", "others", "levels", "valid\n%", "turns", "tokens", "errors"]
-    rows = [
-        [
-            row["game"],
-            row["agent"],
-            row["others"],
-            str(row["n"]),
-            number(100 * row["valid"], 1),
-            number(row["turns"]),
-            number(row["reply_tokens"], 1),
-            str(row["errors"]),
-        ]
-        for row in means.to_dict("records")
-    ]
-    return Grid(header, rows, left=3, hideable=("tokens", "turns", "levels"))
+    columns: dict[str, Cells] = {
+        "game": "game", "agent": "agent", "others": "others", "levels": "n", "valid\n%": percents("valid"),
+        "turns": numbers("turns"), "tokens": numbers("reply_tokens", 1), "errors": "errors",
+    }  # fmt: skip
+    return grid_of(data[data["seat"] == ALL], columns, left=3, hideable=("tokens", "turns", "levels"))
 
 
 def _pivot(data: pd.DataFrame, names: list[str], column: str, cell: Any, prefix: str) -> Grid:

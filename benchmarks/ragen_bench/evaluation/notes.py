@@ -3,8 +3,6 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum, auto
-from itertools import product
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -33,29 +31,10 @@ _LENGTH: Final = 160
 _ANSWER: Final = re.compile("<answer>(.*?)(?:</answer>|$)", re.DOTALL | re.IGNORECASE)
 
 
-class _Trouble(Enum):
-    """The trouble of an agent whose replies are invalid."""
-
-    LENGTH = auto()
-    """Replies are cut off by the token limit."""
-    REASONING = auto()
-    """Replies are empty, with all of the text in the server's reasoning field."""
-    THINK = auto()
-    """Replies lack ``<think>`` and nothing else."""
-    OPENED_THINK = auto()
-    """Replies end a thought that the model's turn began with, and lack nothing else."""
-    UNEXPECTED_THINK = auto()
-    """Replies have ``<think>`` although the setting ``think`` is false, and nothing else."""
-    FORMAT = auto()
-    """Anything else."""
-
-
-_THINKING: Final[Mapping[tuple[str, ...], _Trouble]] = {
-    (Defect.NO_THINK,): _Trouble.THINK,
-    (Defect.UNEXPECTED_THINK,): _Trouble.UNEXPECTED_THINK,
-}
-
-
+_Trouble = Literal["length", "reasoning", "think", "opened think", "unexpected think", "format"]
+"""The trouble of an agent whose replies are invalid: they are cut off by the token limit; empty, with all of
+the text in the server's reasoning field; lack ``<think>``, end a thought that the model's turn began with, or
+have ``<think>`` although the setting ``think`` is false, and nothing else; or anything else."""
 Played = Episode | SeatRecord
 """An episode, or a seat of a match."""
 
@@ -72,13 +51,9 @@ class NotedRun(NamedTuple):
 def run_notes(run: Run, left_out: Sequence[str] = ()) -> list[str]:
     """Return all notes below the table of a run; those given come after the ones on how it was played."""
     before = [*notes(run), *version_notes(run.folder), *left_out]
-    return [*before, *contradiction_notes(run), *purchase_notes(run), *reply_notes(run)]
-
-
-def reply_notes(run: Run) -> list[str]:
-    """Return the notes on each agent of a run of ``ragen bench``."""
     samples = {key: list(sample.values()) for key, sample in run.samples.items()}
-    return notes_on_replies(samples, NotedRun(run.folder, run.config.suite, "episodes"))
+    noted = NotedRun(run.folder, run.config.suite, "episodes")
+    return [*before, *contradiction_notes(run), *purchase_notes(run), *notes_on_replies(samples, noted)]
 
 
 def notes_on_replies(samples: Mapping[tuple[str, str], Sequence[Played]], run: NotedRun) -> list[str]:
@@ -89,17 +64,14 @@ def notes_on_replies(samples: Mapping[tuple[str, str], Sequence[Played]], run: N
         if agent not in CONTROLS:
             lines += _on_replies(agent, games, run)
         played = [each for sample in games.values() for each in sample]
-        lines += [*_on_filter(agent, played), *error_notes(agent, played, run.units)]
+        filtered = [turn.filtered for each in played for turn in each.turns]
+        if any(filtered):
+            lines.append(
+                f"{sum(filtered)} of {len(filtered)} replies of {agent} were withheld by a content filter "
+                "and count as empty replies"
+            )
+        lines += error_notes(agent, played, run.units)
     return lines
-
-
-def _on_filter(agent: str, played: Sequence[Played]) -> Iterator[str]:
-    filtered = [turn.filtered for each in played for turn in each.turns]
-    if any(filtered):
-        yield (
-            f"{sum(filtered)} of {len(filtered)} replies of {agent} were withheld by a content filter and "
-            "count as empty replies"
-        )
 
 
 def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun) -> Iterator[str]:
@@ -115,7 +87,7 @@ def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun
     example = f"example of {describe_defect(most)}{_excess(turn, most)}: {_quoted(turn.reply)}"
     why, by_game = _causes(causes)
     yield f"valid replies of {agent}: {where}{why}; {example}{by_game}"
-    if hidden := [turn for turn in turns if _trouble(turn) is _Trouble.REASONING]:
+    if hidden := [turn for turn in turns if _trouble(turn) == "reasoning"]:
         yield (
             f"{len(hidden)} of {len(turns)} replies of {agent} are empty, with all of the text in the "
             "server's reasoning field; raise --max-reply-tokens, or start the server without a "
@@ -178,24 +150,24 @@ def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) ->
     """Return advice on the most frequent trouble, or "" if the games follow it already."""
     troubles = Counter(_trouble(turn) for turn in turns if turn.defects)
     match troubles.most_common(1)[0][0]:
-        case _Trouble.REASONING:
+        case "reasoning":
             return ""
-        case _Trouble.LENGTH:
-            cut = [turn for turn in turns if _trouble(turn) is _Trouble.LENGTH]
+        case "length":
+            cut = [turn for turn in turns if _trouble(turn) == "length"]
             if 2 * sum("</answer>" in turn.reply.lower() for turn in cut) > len(cut):
                 return ", and --stop '</answer>' ends a reply after its answer"
             limit = run.suite.sampling.max_tokens
             return f", and a --max-reply-tokens above {limit} lets the model finish its replies"
-        case _Trouble.THINK:
+        case "think":
             apart = any(turn.reasoning for turn in turns)
             why = ", as the server returns the reasoning separately" if apart else ""
             return f", and --setting think=false asks for replies without <think>{why}"
-        case _Trouble.OPENED_THINK:
+        case "opened think":
             return (
                 ", and --setting think_prefix=true reads replies whose <think> the chat template or the "
                 "server has written"
             )
-        case _Trouble.UNEXPECTED_THINK:
+        case "unexpected think":
             return ", and without --setting think=false the model may reply with <think>"
     tasks = [run.suite.tasks[game] for game in games]
     if run.units == "seats" or all(task.settings.get("demonstrations") for task in tasks):
@@ -208,12 +180,12 @@ def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) ->
 def _trouble(turn: TurnRecord) -> _Trouble:
     """Return the trouble of an invalid reply."""
     if not turn.reply.strip() and turn.reasoning:
-        return _Trouble.REASONING
+        return "reasoning"
     if Defect.TRUNCATED in turn.defects:
-        return _Trouble.LENGTH
-    trouble = _THINKING.get(turn.defects, _Trouble.FORMAT)
-    opened = trouble is _Trouble.THINK and "</think>" in turn.reply.lower()
-    return _Trouble.OPENED_THINK if opened else trouble
+        return "length"
+    if turn.defects == (Defect.NO_THINK,):
+        return "opened think" if "</think>" in turn.reply.lower() else "think"
+    return "unexpected think" if turn.defects == (Defect.UNEXPECTED_THINK,) else "format"
 
 
 def error_notes(agent: str, episodes: Sequence[Played], units: str = "episodes") -> Iterator[str]:
@@ -311,22 +283,16 @@ def _episodes(count: int) -> str:
 
 def purchase_notes(run: Run) -> Iterator[str]:
     """Yield a note for each agent that bought something wrong, or nothing, on a task of WebShop."""
-    shops = [name for name, task in run.config.suite.tasks.items() if _is_shop(task.env)]
-    for task, (agent, played) in product(shops, run.samples):
-        if played != task:
+    for name, task in run.config.suite.tasks.items():
+        spec = spec_of(task.env)
+        if spec is None or spec.module != "ragen_envs.games.webshop":
             continue
-        sample = run.samples[agent, task]
-        causes = Counter(cause for episode in sample.values() for cause in _wrong_with(episode))
-        if causes:
-            shares = ", ".join(
-                f"{cause} {100 * count / len(sample):.0f}%" for cause, count in causes.most_common()
-            )
-            yield f"what {agent} got wrong on {task}, in % of the episodes: {shares}"
-
-
-def _is_shop(env_id: str) -> bool:
-    spec = spec_of(env_id)
-    return spec is not None and spec.module == "ragen_envs.games.webshop"
+        samples = {agent: sample for (agent, played), sample in run.samples.items() if played == name}
+        for agent, sample in samples.items():
+            causes = Counter(cause for episode in sample.values() for cause in _wrong_with(episode))
+            shares = [f"{cause} {100 * count / len(sample):.0f}%" for cause, count in causes.most_common()]
+            if shares:
+                yield f"what {agent} got wrong on {name}, in % of the episodes: {', '.join(shares)}"
 
 
 def _wrong_with(episode: Episode) -> tuple[str, ...]:

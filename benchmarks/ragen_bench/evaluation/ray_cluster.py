@@ -187,7 +187,7 @@ class RayPlayer:
 
     def play_chunks(self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite) -> Iterator[list[Episode]]:
         """Yield the episodes of each chunk, in their order."""
-        calls = ((*self._agent, list(chunk), suite) for chunk in chunks)
+        calls = ((self._agent, list(chunk), suite) for chunk in chunks)
         return self._cluster.map(_play, calls)
 
 
@@ -216,16 +216,9 @@ def _policy(agent: str, weights: str | None, sampling: SamplingSettings, stop: t
     return cast("Policy", make_policies([agent], sampling, remote)[agent])
 
 
-def _batch_size(agent: str, weights: str | None, sampling: SamplingSettings, stop: tuple[str, ...]) -> int:
-    return _policy(agent, weights, sampling, stop).batch_size
+def _batch_size(*agent: Any) -> int:
+    return _policy(*agent).batch_size
 
 
-def _play(
-    agent: str,
-    weights: str | None,
-    sampling: SamplingSettings,
-    stop: tuple[str, ...],
-    chunk: list[EpisodeKey],
-    suite: Suite,
-) -> list[Episode]:
-    return play_chunk(_policy(agent, weights, sampling, stop), chunk, suite)
+def _play(agent: tuple[Any, ...], chunk: list[EpisodeKey], suite: Suite) -> list[Episode]:
+    return play_chunk(_policy(*agent), chunk, suite)

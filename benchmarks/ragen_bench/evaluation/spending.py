@@ -12,21 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Reply, Request
 from ragen_agents.run_files.files import ResourceContext, read_text, writing
 from ragen_agents.run_files.yaml_files import load_yaml, validate
+from ragen_bench.config.suites import StrictModel
 from ragen_bench.runs.directory import USAGE
 from ragen_envs.errors import RagenError
 
 _MILLION: Final = 1_000_000
 
 
-class Price(BaseModel):
+class Price(StrictModel):
     """Money for a million tokens, in any currency."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     input: float = Field(ge=0)
     """Price of a million tokens of prompts."""
@@ -34,9 +33,7 @@ class Price(BaseModel):
     """Price of a million tokens of replies, thoughts included."""
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
+class _Line(StrictModel):
     agent: str
     prompt_tokens: int = Field(ge=0)
     reply_tokens: int = Field(ge=0)
@@ -238,7 +235,9 @@ class Metered:
     async def reply(self, request: Request) -> Reply:
         """Ask for one reply and count it."""
         async with self._answered:
-            await self._answered.wait_for(self._is_affordable)
+            await self._answered.wait_for(
+                lambda: self._in_flight < max(1, self._budget.requests_left(self._ledger))
+            )
             self._budget.check(self._ledger)
             self._in_flight += 1
         try:
@@ -254,10 +253,6 @@ class Metered:
                 self._answered.notify_all()
         self._budget.check_counted(self.name, reply)
         return reply
-
-    def _is_affordable(self) -> bool:
-        in_flight = self._in_flight
-        return not in_flight or in_flight < self._budget.requests_left(self._ledger)
 
     async def close(self) -> None:
         """Close the policy."""

@@ -1,7 +1,7 @@
 """Export runs as logs of Inspect (inspect_ai), one for each agent and game."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -100,7 +100,7 @@ def _log(run: Run, agent: str, game: str, sample: Sample, row: Mapping[Any, Any]
             completed_samples=len(samples),
             scores=[EvalScore(name="success", scorer="ragen-suite", metrics=metrics)],
         ),
-        stats=EvalStats(started_at=when, completed_at=when, model_usage=_usage_of(sample, agent)),
+        stats=EvalStats(started_at=when, completed_at=when, model_usage=_usage(sample.values(), agent)),
         samples=samples,
     )
 
@@ -131,7 +131,7 @@ def _sample(episode: Episode, agent: str) -> EvalSample:
             "random_success": episode.random_success,
             "optimal_success": episode.optimal_success,
         },
-        model_usage=_usage(episode, agent),
+        model_usage=_usage([episode], agent),
         total_time=sum(turn.seconds for turn in episode.turns),
         turn_count=len(episode.turns),
         error=None if error is None else EvalError(message=error, traceback="", traceback_ansi=""),
@@ -155,25 +155,14 @@ def _content(turn: TurnRecord) -> str | list[Content]:
     return [ContentReasoning(reasoning=turn.reasoning), ContentText(text=turn.reply)]
 
 
-def _usage(episode: Episode, agent: str) -> dict[str, ModelUsage]:
-    read = [turn.prompt_tokens for turn in episode.turns if turn.prompt_tokens is not None]
-    written = [turn.reply_tokens for turn in episode.turns if turn.reply_tokens is not None]
-    if not written:
+def _usage(episodes: Iterable[Episode], agent: str) -> dict[str, ModelUsage]:
+    """Return the tokens of the episodes in which those of replies were counted, or nothing."""
+    counted = [each.turns for each in episodes if any(turn.reply_tokens is not None for turn in each.turns)]
+    turns = [turn for each in counted for turn in each]
+    if not turns:
         return {}
-    tokens = ModelUsage(
-        input_tokens=sum(read), output_tokens=sum(written), total_tokens=sum(read) + sum(written)
-    )
-    return {agent: tokens}
-
-
-def _usage_of(sample: Sample, agent: str) -> dict[str, ModelUsage]:
-    usages: list[Mapping[str, ModelUsage]] = [_usage(episode, agent) for episode in sample.values()]
-    known = [usage[agent] for usage in usages if agent in usage]
-    if not known:
-        return {}
-    read, written = sum(u.input_tokens for u in known), sum(u.output_tokens for u in known)
-    total = ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
-    return {agent: total}
+    read, written = sum(t.prompt_tokens or 0 for t in turns), sum(t.reply_tokens or 0 for t in turns)
+    return {agent: ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)}
 
 
 def _id(run: Run, *parts: str) -> str:

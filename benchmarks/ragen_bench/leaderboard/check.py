@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,10 @@ def check_entry(folder: Path, tick: Tick | None = None, replay_all: Replay = rep
     for count, record in enumerate(stored.records, start=1):
         _check_plausible(record)
         if stored.entry.is_current:
-            _check_next(replayed)
+            try:
+                next(replayed)
+            except (MismatchError, RagenError) as error:
+                raise EntryError(str(error)) from error
         if tick is not None:
             tick(count, len(stored.records))
     _check_results(stored)
@@ -81,13 +84,6 @@ def _check_plausible(record: Record[Episode]) -> None:
                     f"{EPISODES} line {record.line}: turn {number}, {field} is {value}, but must be "
                     f"0 to {most}"
                 )
-
-
-def _check_next(replayed: Iterator[None]) -> None:
-    try:
-        next(replayed)
-    except (MismatchError, RagenError) as error:
-        raise EntryError(str(error)) from error
 
 
 def _check_results(stored: StoredEntry) -> None:

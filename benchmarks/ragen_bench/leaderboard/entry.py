@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.endpoint.settings import ADDRESSES, check_secrets
 from ragen_bench.config.own_levels import own_level_count
 from ragen_bench.config.run_config import RunConfig
-from ragen_bench.config.suites import Name, Suite, load_suite
+from ragen_bench.config.suites import Name, StrictModel, Suite, load_suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 
@@ -72,11 +72,7 @@ Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class About(_Model):
+class About(StrictModel):
     """Description of an entry by its authors; no computer can check it."""
 
     name: Slug
@@ -104,14 +100,14 @@ class About(_Model):
     """Paper, code, weights."""
 
 
-class Scored(_Model):
+class Scored(StrictModel):
     """Share of the validation levels that was solved after some iterations of training."""
 
     iteration: Count
     success: Share
 
 
-class Training(_Model):
+class Training(StrictModel):
     """Training curves of an entry. No computer can check them either."""
 
     success: list[Share] = Field(min_length=2, max_length=1000)
@@ -119,7 +115,7 @@ class Training(_Model):
     validation: list[Scored] = Field(default=[], max_length=200)
 
 
-class GameResult(_Model):
+class GameResult(StrictModel):
     """Results of one game; recomputed by every check."""
 
     episodes: Count
@@ -137,7 +133,7 @@ class GameResult(_Model):
     """Episodes that the agent did not survive."""
 
 
-class Entry(_Model):
+class Entry(StrictModel):
     """One agent's results on a suite."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -220,9 +216,9 @@ def check_rules(entry: Entry) -> None:
     games = list(config.suite.tasks)
     unknown = [game for game in entry.about.trained_on if game not in games]
     if unknown:
-        raise EntryError(f"about.trained_on has '{unknown[0]}', but the games are {_list(games)}")
+        raise EntryError(f"about.trained_on has '{unknown[0]}', but the games are {', '.join(games)}")
     if list(entry.results) != games:
-        raise EntryError(f"results has {_list(entry.results)}, but must have {_list(games)}")
+        raise EntryError(f"results has {', '.join(entry.results)}, but must have {', '.join(games)}")
 
 
 def check_titles(entries: Iterable[Entry]) -> None:
@@ -300,7 +296,7 @@ def _check_suite(suite: Suite) -> None:
             )
     if list(suite.tasks) != list(bundled.tasks):
         missing = [game for game in bundled.tasks if game not in suite.tasks]
-        lacks = f"lacks {_list(missing)}" if missing else "has other games, or has them in another order"
+        lacks = f"lacks {', '.join(missing)}" if missing else "has other games, or has them in another order"
         raise EntryError(
             f"the run {lacks}: an entry plays all games of the suite '{suite.name}'; play it again without "
             "--game"
@@ -311,7 +307,7 @@ def _check_suite(suite: Suite) -> None:
         if task != original.model_copy(update={"settings": {**original.settings, **prompt}}):
             raise EntryError(
                 f"config.suite.tasks.{name} is not that of the suite '{suite.name}'; an entry may change "
-                f"{_list(PROMPT_SETTINGS)}, and must change them alike for all games"
+                f"{', '.join(PROMPT_SETTINGS)}, and must change them alike for all games"
             )
 
 
@@ -336,7 +332,7 @@ def prompt_words(suite: Suite) -> str:
 def _check_agent(entry: Entry) -> None:
     name, agents = entry.about.name, entry.config.agents
     if [agent.name for agent in agents] != [name]:
-        named = _list(agent.name for agent in agents) or "none"
+        named = ", ".join(agent.name for agent in agents) or "none"
         raise EntryError(f"config.agents has {named!r:.100}, but must have '{name}' alone")
     weights = agents[0].weights
     if weights is not None and not re.fullmatch("[0-9a-f]{64}", weights):
@@ -358,10 +354,6 @@ def _check_agent(entry: Entry) -> None:
         raise EntryError(f"config.agents.endpoint.{field} must be omitted: entries have no address")
     if name in CONTROLS and weights is not None:
         raise EntryError(f"about.name is '{name}', but a control has no weights")
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def entry_schema() -> str:

@@ -173,7 +173,7 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
 
 def mean_score(games: Games, name: str) -> Interval:
     """Return the mean of an entry's scores with its 95% interval; nan if a game has no score."""
-    levels = _levels([(_sample(samples, name), samples) for samples in games.values()])
+    levels = _levels([(samples.get(name, {}), samples) for samples in games.values()])
     gains, gaps = (_by_game(levels, values) for values in _gain_and_gap(levels))
     if not (gaps.sum(axis=1) > 0).all():
         return Interval(math.nan, math.nan, math.nan)
@@ -242,7 +242,7 @@ def _compare_scores(games: Games, first: str, second: str, resamples: int) -> tu
 
 def _shared(samples: Samples, first: str, second: str) -> tuple[Sample, Sample]:
     """Return the episodes of two entries on the levels that both played and whose chance is known."""
-    a, b = _sample(samples, first), _sample(samples, second)
+    a, b = samples.get(first, {}), samples.get(second, {})
     reference = samples.get(REFERENCE)
     indices = [
         index
@@ -250,10 +250,6 @@ def _shared(samples: Samples, first: str, second: str) -> tuple[Sample, Sample]:
         if index in b and all(chance_of(each[index], reference) is not None for each in (a, b))
     ]
     return {i: a[i] for i in indices}, {i: b[i] for i in indices}
-
-
-def _sample(samples: Samples, name: str) -> Sample:
-    return samples.get(name, {})
 
 
 def _levels(games: Sequence[tuple[Sample, Samples]]) -> _Levels:

@@ -65,19 +65,16 @@ def submit(side: Side, about: About, training: Training | None, root: Path, tick
     entry, lines = _make(side, about, training)
     check_rules(entry)
     check_titles([*_others(root, about.name), entry])
-    _check_unchanged(side.run.folder)
-    with tempfile.TemporaryDirectory() as temporary:
-        check_entry(write_entry(Path(temporary), entry, lines), tick)
-    return write_entry(root, entry, lines)
-
-
-def _check_unchanged(run: Path) -> None:
+    run = side.run.folder
     try:
         verify_checksums(run)
     except MismatchError as error:
         raise RagenError(
             f"'{run}' was changed after it was played, as ragen verify {run} shows: {error}"
         ) from error
+    with tempfile.TemporaryDirectory() as temporary:
+        check_entry(write_entry(Path(temporary), entry, lines), tick)
+    return write_entry(root, entry, lines)
 
 
 def _others(root: Path, name: str) -> list[Entry]:

@@ -196,14 +196,10 @@ def _together(results: Sequence[TaskResult], metric: str) -> tuple[list[int], Fl
     They are smoothed, but for those with too few points.
     """
     curves = [curve(result, metric) for result in results]
-    lines = [smoothed(values, _spacing(at)) if len(values) > WINDOW else values for at, values in curves]
+    lines = [smoothed(values, at[1] - at[0]) if len(values) > WINDOW else values for at, values in curves]
     length = min((len(line) for line in lines), default=0)
     if not length:
         return [], np.empty((0, 0))
     iterations, values = curves[0]
     first = len(values) - len(lines[0])
     return iterations[first : first + length], np.stack([line[:length] for line in lines])
-
-
-def _spacing(iterations: Sequence[int]) -> int:
-    return iterations[1] - iterations[0]

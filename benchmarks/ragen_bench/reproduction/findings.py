@@ -300,11 +300,8 @@ def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
         needed = Remedy(ONE_SEED if fewest < 2 else _LONGER)
         return Finding(favourable, math.nan, claim.paper, ours, seeds, lambda _: needed)
     half = _p_of_half(claim, sides[0])
-
-    def remedy(alpha: float) -> Remedy:
-        return more_runs(fewest, partial(_p_at, claim, sides, list(map(len, numbers))), alpha)
-
-    return Finding(favourable, p_value, claim.paper, ours, seeds, remedy, half)
+    p_at = partial(_p_at, claim, sides, list(map(len, numbers)))
+    return Finding(favourable, p_value, claim.paper, ours, seeds, partial(more_runs, fewest, p_at), half)
 
 
 def _sides(claim: ScalarClaim, cells: Sequence[Sequence[TaskResult]]) -> list[FloatArray]:
@@ -430,10 +427,7 @@ def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
     def p_at(n: int) -> float:
         return p_of_share(Fraction(count, able), _as_often(able, len(results), n))
 
-    def remedy(alpha: float) -> Remedy:
-        return more_runs(len(results), p_at, alpha)
-
-    return Finding(favourable, p_value, "", ours, len(results), remedy)
+    return Finding(favourable, p_value, "", ours, len(results), partial(more_runs, len(results), p_at))
 
 
 def _compared(claim: ShareClaim, runs: Runs, count: int, able: int) -> Finding:

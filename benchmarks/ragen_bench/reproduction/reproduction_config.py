@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
-from ragen_bench.config.suites import Name
+from ragen_bench.config.suites import Name, StrictModel
 from ragen_bench.training_sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.errors import RagenError
 
@@ -53,11 +53,7 @@ Origin = Literal["RAGEN", "RAGEN-2", "own"]
 """Source of a claim; "own" is a question or a control of this project, which the papers do not have."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class Column(_Model):
+class Column(StrictModel):
     """A column of the table."""
 
     train: Name
@@ -66,7 +62,7 @@ class Column(_Model):
     """The task that was tested."""
 
 
-class _Claim(_Model):
+class _Claim(StrictModel):
     """A claim with its premises; where one of them fails, no verdict is given."""
 
     text: str
@@ -142,7 +138,7 @@ class ShareClaim(_Claim):
     """The cell to whose runs it happens less often; then ``most`` says nothing."""
 
 
-class Stages(_Model):
+class Stages(StrictModel):
     """A second table: a metric of training where it begins, half way, and where it ends."""
 
     metric: str
@@ -152,7 +148,7 @@ class Stages(_Model):
     """The paper's numbers at these places, by game and cell."""
 
 
-class Published(_Model):
+class Published(StrictModel):
     """A curve of the paper, read off by eye."""
 
     game: Name
@@ -164,7 +160,7 @@ class Published(_Model):
 Claim = Annotated[SuccessClaim | ScalarClaim | ShareClaim, Field(discriminator="kind")]
 
 
-class Reproduction(_Model):
+class Reproduction(StrictModel):
     """One table or figure."""
 
     name: Name
@@ -203,12 +199,8 @@ class Reproduction(_Model):
             games = [column.train for column in self.columns_of(claim)]
         else:
             games = [claim.train]
-        return list(dict.fromkeys((game, cell) for game in games for cell in _cells(claim)))
-
-
-def _cells(claim: Claim) -> list[str]:
-    first = claim.cell if isinstance(claim, ShareClaim) else claim.more
-    return list(dict.fromkeys(c for c in (first, claim.less, claim.baseline) if c is not None))
+        cells = (claim.cell if isinstance(claim, ShareClaim) else claim.more, claim.less, claim.baseline)
+        return list(dict.fromkeys((game, cell) for game in games for cell in cells if cell is not None))
 
 
 def bundled_reproductions() -> list[str]:

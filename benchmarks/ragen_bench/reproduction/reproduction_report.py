@@ -1,6 +1,5 @@
 """Write the files of a reproduction: results, table, claims, drawing, page."""
 
-import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import write_atomically
+from ragen_bench.console.drawings import image_source
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
@@ -41,29 +41,6 @@ from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice
 from ragen_bench.training_sweeps.work import TEST
 from ragen_envs import SUITE_VERSION
-
-
-def render_page(
-    title: str,
-    scale: str,
-    notes: list[str],
-    matrix: tuple[str, Grid] | None,
-    claims: Grid,
-    table: Grid,
-    drawing: tuple[str, str] | None,
-    cells: Grid,
-    episodes: list[tuple[str, list[Episode]]],
-) -> str:
-    """Return the page, on which a drawing has a caption; it runs no script and asks for nothing elsewhere."""
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("ragen_bench"), autoescape=True)
-    source = None
-    if drawing is not None:
-        source = "data:image/svg+xml;base64," + base64.b64encode(drawing[0].encode()).decode()
-    return environment.get_template("reproduction.html.j2").render(
-        title=title, scale=scale, notes=notes, matrix=matrix, claims=claims, table=table,
-        drawing=source, caption=drawing[1] if drawing else "",
-        cells=cells, episodes=episodes,
-    )  # fmt: skip
 
 
 def sample_episodes(
@@ -255,11 +232,16 @@ class Report:
         return any(s.task.seed == seeds and s.result is not None for s in kept.states())
 
     def _page(self, drawing: str | None) -> str:
-        """Return the page; with its episodes it is too large to be kept with results."""
-        return render_page(
-            self.exhibit.title, self._run.choice.name, self.notes(), self.matrix, self.claims, self.table,
-            None if drawing is None else (drawing, self.caption), self.cells,
-            sample_episodes(self._run.root, self._states, self.exhibit.columns),
+        """Return the page, which runs no script and asks for nothing elsewhere.
+
+        With its episodes it is too large to be kept with results.
+        """
+        environment = jinja2.Environment(loader=jinja2.PackageLoader("ragen_bench"), autoescape=True)
+        return environment.get_template("reproduction.html.j2").render(
+            title=self.exhibit.title, scale=self._run.choice.name, notes=self.notes(), matrix=self.matrix,
+            claims=self.claims, table=self.table, drawing=None if drawing is None else image_source(drawing),
+            caption=self.caption, cells=self.cells,
+            episodes=sample_episodes(self._run.root, self._states, self.exhibit.columns),
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -73,8 +74,7 @@ def scalar_of(result: TaskResult, scalar: Scalar) -> float:
     ``policy-rise``, ``entropy-rise``, ``divergence-rise``: Spearman's correlation over the buckets of the
     gradient probe between the deviation of returns and the norm of this term's gradient, mean over probes.
     """
-    value = _SCALARS[scalar](result)
-    return float(value)
+    return float(_SCALARS[scalar](result))
 
 
 def _seconds(result: TaskResult) -> float:
@@ -84,45 +84,37 @@ def _seconds(result: TaskResult) -> float:
     return float(total.sum() - evaluating.sum()) / count if len(total) and count else math.nan
 
 
-def _change(metric: str) -> Callable[[TaskResult], float]:
-    def change(result: TaskResult) -> float:
-        values = smoothed(curve(result, metric)[1])
-        defined = len(values) > 1 and values[0] > 0
-        return math.log(max(values[-1] / values[0], _NOTHING_LEFT)) if defined else math.nan
-
-    return change
+def _change(metric: str, result: TaskResult) -> float:
+    values = smoothed(curve(result, metric)[1])
+    defined = len(values) > 1 and values[0] > 0
+    return math.log(max(values[-1] / values[0], _NOTHING_LEFT)) if defined else math.nan
 
 
-def _gain(result: TaskResult, metric: str) -> float:
+def _gain(metric: str, result: TaskResult) -> float:
     values = smoothed(curve(result, metric)[1])
     return float(values[-1] - values[0]) if len(values) > 1 else math.nan
 
 
-def _with_success(metric: str) -> Callable[[TaskResult], float]:
-    def correlation(result: TaskResult) -> float:
-        success = dict(zip(*curve(result, "success"), strict=True))
-        iterations, values = curve(result, metric)
-        pairs = [(v, success[i]) for i, v in zip(iterations, values, strict=True) if i in success]
-        both = np.array(pairs).reshape(-1, 2)
-        if len(both) < WINDOW or not np.ptp(both, axis=0).all():
-            return math.nan
-        return float(stats.spearmanr(both[:, 0], both[:, 1]).statistic)
-
-    return correlation
+def _with_success(metric: str, result: TaskResult) -> float:
+    """Return the correlation of a metric with success."""
+    success = dict(zip(*curve(result, "success"), strict=True))
+    iterations, values = curve(result, metric)
+    pairs = [(v, success[i]) for i, v in zip(iterations, values, strict=True) if i in success]
+    both = np.array(pairs).reshape(-1, 2)
+    if len(both) < WINDOW or not np.ptp(both, axis=0).all():
+        return math.nan
+    return float(stats.spearmanr(both[:, 0], both[:, 1]).statistic)
 
 
-def _rise(term: Term) -> Callable[[TaskResult], float]:
-    def rise(result: TaskResult) -> float:
-        deviation, norm = (_by_probe(result, name) for name in ("reward_std", term))
-        probes = [(deviation[i], norm[i]) for i in deviation if i in norm]
-        correlations = [
-            float(stats.spearmanr(deviations, norms).statistic)
-            for deviations, norms in probes
-            if np.ptp(deviations) > 0 and np.ptp(norms) > _NOTHING
-        ]
-        return float(np.mean(correlations)) if correlations else math.nan
-
-    return rise
+def _rise(term: Term, result: TaskResult) -> float:
+    deviation, norm = (_by_probe(result, name) for name in ("reward_std", term))
+    probes = [(deviation[i], norm[i]) for i in deviation if i in norm]
+    correlations = [
+        float(stats.spearmanr(deviations, norms).statistic)
+        for deviations, norms in probes
+        if np.ptp(deviations) > 0 and np.ptp(norms) > _NOTHING
+    ]
+    return float(np.mean(correlations)) if correlations else math.nan
 
 
 def _by_probe(result: TaskResult, name: str) -> dict[int, FloatArray]:
@@ -130,12 +122,6 @@ def _by_probe(result: TaskResult, name: str) -> dict[int, FloatArray]:
     curves = [dict(zip(*curve(result, f"gradient/bucket{k}/{name}"), strict=True)) for k in _BUCKETS]
     whole = set.intersection(*map(set, curves))
     return {i: np.array([values[i] for values in curves]) for i in sorted(whole)}
-
-
-def _less(
-    first: Callable[[TaskResult], float], second: Callable[[TaskResult], float]
-) -> Callable[[TaskResult], float]:
-    return lambda result: first(result) - second(result)
 
 
 def _fall(result: TaskResult) -> float:
@@ -147,20 +133,20 @@ def _fall(result: TaskResult) -> float:
 
 _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
     "seconds": _seconds,
-    "thought": _change("thought_characters"),
-    "reply": _change("reply_tokens"),
-    "template": lambda result: _gain(result, "template_share"),
-    "deviation": _change("reward_std"),
-    "kept": _change("kept_groups"),
+    "thought": partial(_change, "thought_characters"),
+    "reply": partial(_change, "reply_tokens"),
+    "template": partial(_gain, "template_share"),
+    "deviation": partial(_change, "reward_std"),
+    "kept": partial(_change, "kept_groups"),
     "first-move": lambda result: next(reversed(smoothed(curve(result, "claims/move_1")[1])), math.nan),
     "peak": lambda result: max(curve(result, VALIDATION)[1], default=math.nan),
     "fall": _fall,
-    "information-success": _with_success(INFORMATION),
-    "entropy-success": _with_success(_ENTROPY),
-    "information-over-entropy": _less(_with_success(INFORMATION), _with_success(_ENTROPY)),
-    "policy-rise": _rise("policy"),
-    "entropy-rise": _rise("entropy"),
-    "divergence-rise": _rise("divergence"),
+    "information-success": partial(_with_success, INFORMATION),
+    "entropy-success": partial(_with_success, _ENTROPY),
+    "information-over-entropy": lambda r: _with_success(INFORMATION, r) - _with_success(_ENTROPY, r),
+    "policy-rise": partial(_rise, "policy"),
+    "entropy-rise": partial(_rise, "entropy"),
+    "divergence-rise": partial(_rise, "divergence"),
 }
 
 
@@ -223,7 +209,8 @@ def happened(result: TaskResult, event: Event) -> bool | None:
     if not collapsed:
         return None
     if event == "gradient-spike":
-        return _spiked(result)
+        spikes = _spikes(result)
+        return None if spikes is None else bool(spikes)
     if event != "valid-template":
         return _falls(result, event)
     _, information = _means(result, INFORMATION)
@@ -248,12 +235,6 @@ def _falls(result: TaskResult, event: Event) -> bool | None:
 def _last_above(iterations: list[int], values: FloatArray, share: float) -> int:
     """Return the last iteration at which a curve is at least at a share of its best."""
     return iterations[int(np.flatnonzero(values >= share * values.max())[-1])]
-
-
-def _spiked(result: TaskResult) -> bool | None:
-    """Return whether a gradient norm is far above those before it; None without enough of them."""
-    spikes = _spikes(result)
-    return None if spikes is None else bool(spikes)
 
 
 def _spikes(result: TaskResult) -> list[int] | None:

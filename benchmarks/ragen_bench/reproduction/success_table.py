@@ -2,12 +2,23 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from ragen_bench.console.formats import Grid, number, percent, percent_interval
+from ragen_bench.console.formats import (
+    Cells,
+    Grid,
+    grid_of,
+    number,
+    numbers,
+    percent,
+    percent_cell,
+    percent_interval,
+    percents,
+)
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.measurements import Runs, sample_of
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction, paper_mark
@@ -61,9 +72,8 @@ def _column(
         if sample is None:
             continue
         paper = printed.get(cell)
-        row = _row(runs, column, cell, cell, sample)
         yield {
-            **row,
+            **_row(runs, column, cell, cell, sample),
             "design": sweep.cells[cell].design,
             "paper": _NAN if paper is None else paper / 100,
             **_comparison(runs, column, cell, sample),
@@ -77,16 +87,11 @@ def _column(
             sample = runs.control(column, cell, agent)
             if sample is not None:
                 yield {**_row(runs, column, agent, cell, sample), "design": "control"}
-        yield from _exact_controls(runs, column, cell)
-
-
-def _exact_controls(runs: Runs, column: Column, cell: str) -> Iterator[dict[str, Any]]:
-    """Yield the exact success of random play and of the best policy; they have no seeds."""
-    rates = {_RANDOM: runs.exact_chance(column, cell), _OPTIMUM: runs.optimum(column, cell)}
-    for name, rate in rates.items():
-        if math.isfinite(rate):
-            named = _named(runs, column, name, cell)
-            yield {**named, "seeds": 0, "levels": 0, "success": rate, "design": "control"}
+        exact = {_RANDOM: runs.exact_chance(column, cell), _OPTIMUM: runs.optimum(column, cell)}
+        for name, rate in exact.items():
+            if math.isfinite(rate):
+                named = _named(runs, column, name, cell)
+                yield {**named, "seeds": 0, "levels": 0, "success": rate, "design": "control"}
 
 
 def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -> dict[str, Any]:
@@ -122,9 +127,7 @@ def _comparison(runs: Runs, column: Column, cell: str, sample: FloatArray) -> di
     factor = runs.correction([(column.train, cell), (column.train, against)])
     return {
         "against": against,
-        "difference": difference.interval.estimate,
-        "difference_low": difference.interval.low,
-        "difference_high": difference.interval.high,
+        **difference.interval.columns("difference"),
         "p": min(factor * difference.p_value, 1.0) if min(difference.seeds) > 1 else _NAN,
     }
 
@@ -144,29 +147,31 @@ _HIDEABLE: Final = (
 
 def table_grid(data: pd.DataFrame) -> Grid:
     """Return the table for people."""
-    header = [
-        "trained on → test", "row", "design", "seeds", "success %\n[95% CI]", "paper\n%",
-        "random / initial\n/ optimum %", "score", "against", "difference\n[95% CI]", "p Holm", "at the end",
-    ]  # fmt: skip
-    rows = [
-        [
-            row["test"] if row["design"] == ZERO_SHOT else f"{row['trained_on']} → {row['test']}",
-            row["row"],
-            row["design"],
-            str(row["seeds"]),
-            percent_interval(row["success"], row["low"], row["high"]),
-            percent(row["paper"]) + paper_mark(row["test"]) if math.isfinite(row["paper"]) else "",
-            _controls(data, row),
-            number(row["score"], 1),
-            row["against"] if isinstance(row["against"], str) else "",
-            _difference(row),
-            f"{row['p_holm']:.2g}" if math.isfinite(row["p_holm"]) else "",
-            row["verdict"],
-        ]
-        for row in data[data["design"] != "control"].to_dict("records")
-    ]
-    grid = Grid(header, rows, left=3, hideable=_HIDEABLE, wrapped=tuple(header[:1]))
-    return grid if len({row[2] for row in rows}) > 1 else grid.without("design")
+
+    def games(row: Mapping[Any, Any]) -> str:
+        return row["test"] if row["design"] == ZERO_SHOT else f"{row['trained_on']} → {row['test']}"
+
+    def paper(row: Mapping[Any, Any]) -> str:
+        return percent(row["paper"]) + paper_mark(row["test"]) if math.isfinite(row["paper"]) else ""
+
+    columns: dict[str, Cells] = {
+        "trained on → test": games, "row": "row", "design": "design", "seeds": "seeds",
+        "success %\n[95% CI]": _success, "paper\n%": paper,
+        "random / initial\n/ optimum %": partial(_controls, data), "score": numbers("score", 1),
+        "against": lambda row: row["against"] if isinstance(row["against"], str) else "",
+        "difference\n[95% CI]": _difference, "p Holm": _p_holm, "at the end": "verdict",
+    }  # fmt: skip
+    shown = data[data["design"] != "control"]
+    grid = grid_of(shown, columns, left=3, hideable=_HIDEABLE, wrapped=("trained on → test",))
+    return grid if shown["design"].nunique() > 1 else grid.without("design")
+
+
+def _success(row: Mapping[Any, Any]) -> str:
+    return percent_interval(row["success"], row["low"], row["high"])
+
+
+def _p_holm(row: Mapping[Any, Any]) -> str:
+    return f"{row['p_holm']:.2g}" if math.isfinite(row["p_holm"]) else ""
 
 
 def cells_grid(runs: Runs) -> Grid:
@@ -188,7 +193,7 @@ def _own_settings(cell: Cell) -> str:
     return ", ".join(f"{name} {value}" for record in records for name, value in record.items())
 
 
-def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:
+def _controls(data: pd.DataFrame, row: Mapping[Any, Any]) -> str:
     """Return the success of the controls under a row's conversation settings, exact where it is known."""
     same = data[(data["trained_on"] == row["trained_on"]) & (data["test"] == row["test"])]
     controls = same[(same["design"] == "control") & (same["cell"] == row["controls"])]
@@ -198,10 +203,8 @@ def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:
     return " / ".join(map(percent, shown))
 
 
-def _difference(row: dict[Any, Any]) -> str:
-    if not math.isfinite(row["difference"]):
-        return ""
-    return percent_interval(row["difference"], row["difference_low"], row["difference_high"])
+def _difference(row: Mapping[Any, Any]) -> str:
+    return percent_cell(row, "difference") if math.isfinite(row["difference"]) else ""
 
 
 def claims_grid(data: pd.DataFrame) -> Grid:
@@ -209,23 +212,14 @@ def claims_grid(data: pd.DataFrame) -> Grid:
 
     Gains and core hours are left out where they say nothing that the other columns do not.
     """
-    rows = [
-        [
-            row["claim"],
-            row["verdict"],
-            row["paper"],
-            row["ours"],
-            row["gain"],
-            f"{row['p_holm']:.2g}" if math.isfinite(row["p_holm"]) else "",
-            row["premise"] or row["remedy"],
-            f"{row['core_hours']:.2g}" if math.isfinite(row["core_hours"]) else "",
-        ]
-        for row in data.to_dict("records")
-    ]
     reason = "what does not hold, or would decide it"
-    header = ["claim", "verdict", "paper", "ours", "in the gain", "p Holm", reason, "core hours"]
+    columns: dict[str, Cells] = {
+        "claim": "claim", "verdict": "verdict", "paper": "paper", "ours": "ours", "in the gain": "gain",
+        "p Holm": _p_holm, reason: lambda row: row["premise"] or row["remedy"],
+        "core hours": lambda row: f"{row['core_hours']:.2g}" if math.isfinite(row["core_hours"]) else "",
+    }  # fmt: skip
     hideable = ("core hours", "in the gain", "p Holm", reason)
-    grid = Grid(header, rows, 2, hideable, wrapped=("claim", reason))
+    grid = grid_of(data, columns, 2, hideable=hideable, wrapped=("claim", reason))
     if ((data["gain"] == "") | (data["gain"] == data["ours"])).all():
         grid = grid.without("in the gain")
     return grid.without("core hours") if data["core_hours"].isna().all() else grid
@@ -256,7 +250,7 @@ def matrix_grid(exhibit: Reproduction, data: pd.DataFrame, runs: Runs) -> Grid |
         for row, cell in zip(rows, cells, strict=True):
             row.append(_printed(exhibit, cell, i))
             of = ours.get(cell)
-            row.append("" if of is None else percent_interval(of["success"], of["low"], of["high"]))
+            row.append("" if of is None else _success(of))
     hideable = tuple(reversed(header[3:]))
     return Grid(header, rows, left=1, hideable=hideable, intervals_hideable=True)
 
@@ -375,17 +369,13 @@ def tabulate_validation(runs: Runs) -> pd.DataFrame:
 
 def validation_grid(data: pd.DataFrame) -> Grid:
     """Return the table for people."""
-    header = ["trained on", "row", "seed", "start %", "best %", "end %", ""]
-    rows = [
-        [
-            row["trained_on"],
-            row["row"],
-            str(row["seed"]),
-            percent(row["start"]),
-            f"{percent(row['best'])} at {row['best_at']}",
-            f"{percent(row['end'])} at {row['end_at']}",
-            "collapsed" if row["collapsed"] else "gained" if row["gained"] else "",
-        ]
-        for row in data.to_dict("records")
-    ]
-    return Grid(header, rows, left=2)
+    columns: dict[str, Cells] = {
+        "trained on": "trained_on",
+        "row": "row",
+        "seed": "seed",
+        "start %": percents("start"),
+        "best %": lambda row: f"{percent(row['best'])} at {row['best_at']}",
+        "end %": lambda row: f"{percent(row['end'])} at {row['end_at']}",
+        "": lambda row: "collapsed" if row["collapsed"] else "gained" if row["gained"] else "",
+    }
+    return grid_of(data, columns, left=2)

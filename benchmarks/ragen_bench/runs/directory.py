@@ -96,7 +96,8 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         if started and (records.records or (self.folder / USAGE).exists()):
             self._join_addresses()
         if not records.records:
-            self._write_head()
+            write_environments(self.folder, [self._environment()])
+            self._write_config()
         elif not self.done.issuperset(self.config.keys):
             continue_with(self.folder, self._environment())
         self._file.truncate(records.size)
@@ -125,10 +126,6 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
                 now = now.model_copy(update={"endpoint": now.endpoint.model_copy(update=joined)})
             agents.append(now)
         self.config = config.model_copy(update={"agents": agents})
-
-    def _write_head(self) -> None:
-        write_environments(self.folder, [self._environment()])
-        self._write_config()
 
     def _write_config(self) -> None:
         self._moved = False

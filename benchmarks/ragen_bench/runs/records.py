@@ -1,8 +1,8 @@
 """Read ``episodes.jsonl``, an episode or a match a line; it may come from anywhere, so it is checked."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, Generic, TypeVar
 
@@ -88,7 +88,7 @@ def parse_records(file: BinaryIO, what: str, kind: type[EpisodeT]) -> Records[Ep
     records: list[Record[EpisodeT]] = []
     seen: dict[EpisodeKey | MatchKey, int] = {}
     size = 0
-    for number, line in _lines(file):
+    for number, line in enumerate(iter(partial(file.readline, MAX_LINE + 1), b""), start=1):
         if not line.endswith(b"\n") and len(line) <= MAX_LINE:
             return Records(records, size, torn=True)
         try:
@@ -104,13 +104,6 @@ def parse_records(file: BinaryIO, what: str, kind: type[EpisodeT]) -> Records[Ep
         records.append(Record(number, episode, hashlib.sha256(line[:-1]).hexdigest()))
         size += len(line)
     return Records(records, size, torn=False)
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := file.readline(MAX_LINE + 1):
-        number += 1
-        yield number, line
 
 
 def _parse(line: bytes, kind: type[EpisodeT]) -> EpisodeT:

@@ -11,6 +11,7 @@ sides the p-value is the larger one of this model's and of the exact permutation
 """
 
 import math
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +67,7 @@ def mixed_effects_rate(sample: npt.ArrayLike) -> Interval:
     """
     values = np.asarray(sample, dtype=np.float64)
     rate = float(values.mean())
-    variance = _mean_variance(values)
+    variance = _variance(values)
     n = values.shape[1]
     spread = rate * (1 - rate)
     trials = min(spread / variance.total, values.size) if spread > 0 and variance.total > 0 else n
@@ -88,7 +89,7 @@ def mixed_effects_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
         b: (T, n), T >= 1, the same levels in the same order.
     """
     first, second = (np.asarray(sample, dtype=np.float64) for sample in (a, b))
-    variance = _difference_variance(first, second)
+    variance = _variance(first, second)
     estimate = float(first.mean() - second.mean())
     seeds = (len(first), len(second))
     of_seed = sum(_seed_variance(side)[0] * len(side) for side in (first, second))
@@ -135,20 +136,19 @@ def distinct_levels(successes: npt.ArrayLike, levels: list[int] | None) -> Float
     return result
 
 
-def _mean_variance(values: FloatArray) -> VarianceComponents:
-    """Return the variance of the mean of a sample (S, n)."""
-    seeds, n = values.shape
-    of_seeds, error = _seed_variance(values)
-    of_levels = float(values.mean(axis=0).var(ddof=1)) / n
-    return _sum([(of_seeds, seeds - 1)], max(of_levels - error, 0.0), n)
-
-
-def _difference_variance(a: FloatArray, b: FloatArray) -> VarianceComponents:
-    sides = [(*_seed_variance(values), len(values) - 1) for values in (a, b)]
-    n = a.shape[1]
-    of_levels = float((a.mean(axis=0) - b.mean(axis=0)).var(ddof=1)) / n
-    errors = sum(error for _, error, _ in sides)
-    return _sum([(v, freedom) for v, _, freedom in sides], max(of_levels - errors, 0.0), n)
+def _variance(*samples: FloatArray) -> VarianceComponents:
+    """Return the variance of the mean of a sample (S, n), or of the difference of two on the same levels."""
+    sides = [(*_seed_variance(values), len(values) - 1) for values in samples]
+    n = samples[0].shape[1]
+    by_level = reduce(np.subtract, [values.mean(axis=0) for values in samples])
+    levels = max(float(by_level.var(ddof=1)) / n - sum(error for _, error, _ in sides), 0.0)
+    seeds = [(v, freedom) for v, _, freedom in sides]
+    parts = [(v, freedom) for v, freedom in [*seeds, (levels, n - 1)] if v > 0 and freedom > 0]
+    total = sum(v for v, _ in parts)
+    if not total:
+        return VarianceComponents(0.0, 0.0, sum(freedom for _, freedom in seeds) or n - 1)
+    freedom = total**2 / sum(v**2 / each for v, each in parts)
+    return VarianceComponents(sum(v for v, _ in seeds), levels, max(freedom, 1.0))
 
 
 def _seed_variance(values: FloatArray) -> tuple[float, float]:
@@ -163,15 +163,6 @@ def _seed_variance(values: FloatArray) -> tuple[float, float]:
     residual = values - by_seed[:, None] - by_level + values.mean()
     error = float((residual**2).sum()) / ((seeds - 1) * (n - 1)) / (seeds * n)
     return max(float(by_seed.var(ddof=1)) / seeds, error), error
-
-
-def _sum(seeds: list[tuple[float, int]], levels: float, n: int) -> VarianceComponents:
-    parts = [(v, freedom) for v, freedom in [*seeds, (levels, n - 1)] if v > 0 and freedom > 0]
-    total = sum(v for v, _ in parts)
-    if not total:
-        return VarianceComponents(0.0, 0.0, sum(freedom for _, freedom in seeds) or n - 1)
-    freedom = total**2 / sum(v**2 / each for v, each in parts)
-    return VarianceComponents(sum(v for v, _ in seeds), levels, max(freedom, 1.0))
 
 
 def _quantile(freedom: float) -> float:

@@ -5,6 +5,7 @@ Of training runs this is the test of `mixed_effects_difference`, of two fixed mo
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -160,7 +161,12 @@ def levels_for(effect: float, design: Design, alpha: float) -> int | None:
         alpha: Level of the test.
     """
     counts = range(1, _MOST_LEVELS + 1)
-    place = bisect_left(counts, POWER, key=lambda n: design._replace(levels=n).power(effect, alpha))
+    return _first(counts, lambda n: design._replace(levels=n).power(effect, alpha) >= POWER)
+
+
+def _first(counts: range, enough: Callable[[int], bool]) -> int | None:
+    """Return the first count that is enough, as all larger ones are, or None."""
+    place = bisect_left(counts, True, key=enough)
     return counts[place] if place < len(counts) else None
 
 
@@ -195,13 +201,7 @@ def seeds_for(effect: float, of_seeds: float, of_levels: float = 0.0, alpha: flo
             return smallest_p(seeds, seeds) <= alpha
         return power_of_seeds(effect, error, seeds, alpha) >= POWER
 
-    if not enough(MOST_SEEDS):
-        return None
-    low, high = 1, MOST_SEEDS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return _first(range(2, MOST_SEEDS + 1), enough)
 
 
 _LEVELS = (64, 128, 256, 512, 1024, 2048)
@@ -238,6 +238,5 @@ def plan_levels(effect: float, base: Design, alpha: float = 0.05) -> pd.DataFram
 
 def _fewest(effect: float, design: Design) -> int:
     """Return the fewest seeds that find an effect with a power of 80%, 0 if they are too many."""
-    counts = range(2, MOST_SEEDS + 1)
-    place = bisect_left(counts, POWER, key=lambda n: design._replace(seeds=n).power(effect))
-    return counts[place] if place < len(counts) else 0
+    seeds = range(2, MOST_SEEDS + 1)
+    return _first(seeds, lambda n: design._replace(seeds=n).power(effect) >= POWER) or 0

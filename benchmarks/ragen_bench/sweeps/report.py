@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ragen_bench.console.formats import Grid, interval, number, percent, percent_cell
+from ragen_bench.console.formats import Cells, Grid, grid_of, numbers, percent_cell, percent_cells, percents
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, Sample, summarise
 from ragen_bench.stats.clusters import number_clusters
@@ -92,32 +92,24 @@ def _compare(
 
 def sweep_grids(data: pd.DataFrame, sweep: Sweep) -> dict[str, Grid]:
     """Return the table of `sweep_table` for people, one of each axis, by title."""
-    header = [
-        "game", "agent", "point", "success %\n[95% CI]", "random\n%", "optimum\n%", "score",
-        "against reference\n[95% CI] pp", "p Holm", "turns", "executed\n%", "valid\n%",
-    ]  # fmt: skip
+
+    def change(row: Mapping[Any, Any]) -> str:
+        return "reference" if row["point"] == row["reference"] else percent_cell(row, "difference")
+
+    columns: dict[str, Cells] = {
+        "game": "game", "agent": "agent", "point": "point", "success %\n[95% CI]": percent_cells("success"),
+        "random\n%": percents("random_success"), "optimum\n%": percents("optimal_success"),
+        "score": numbers("score", 1), "against reference\n[95% CI] pp": change,
+        "p Holm": lambda row: "" if np.isnan(row["p_holm"]) else f"{row['p_holm']:.3g}",
+        "turns": numbers("turns"), "executed\n%": percents("executed"), "valid\n%": percents("valid"),
+    }  # fmt: skip
     hideable = ("valid\n%", "executed\n%", "turns", "score")
-    grids = {}
-    for axis, part in data.groupby("axis", sort=False):
-        rows = [
-            [
-                row["game"], row["agent"], row["point"],
-                percent_cell(row, "success"),
-                percent(row["random_success"]), percent(row["optimal_success"]), number(row["score"], 1),
-                _change(row), "" if np.isnan(row["p_holm"]) else f"{row['p_holm']:.3g}",
-                number(row["turns"]), percent(row["executed"]), percent(row["valid"]),
-            ]
-            for row in part.to_dict("records")
-        ]  # fmt: skip
-        title = f"{sweep.name} {sweep.version}, {axis}: {sweep.axes[str(axis)].label}"
-        grids[title] = Grid(header, rows, left=3, hideable=hideable)
-    return grids
-
-
-def _change(row: dict[Any, Any]) -> str:
-    if row["point"] == row["reference"]:
-        return "reference"
-    return interval(100 * row["difference"], 100 * row["difference_low"], 100 * row["difference_high"], 1)
+    return {
+        f"{sweep.name} {sweep.version}, {axis}: {sweep.axes[str(axis)].label}": grid_of(
+            part, columns, left=3, hideable=hideable
+        )
+        for axis, part in data.groupby("axis", sort=False)
+    }
 
 
 def shares_table(run: Run, sweep: Sweep) -> pd.DataFrame:
@@ -170,15 +162,12 @@ def _outcomes(run: Run, agent: str, tasks: Sequence[str]) -> FloatArray:
 
 def shares_grid(data: pd.DataFrame) -> Grid:
     """Return the table of `shares_table` for people."""
-    header = ["game", "agent", "source", "share of variance %\n[95% CI]", "consistency %\n[95% CI]"]
-    rows = [
-        [
-            row["game"], row["agent"], row["source"],
-            percent_cell(row, "share"), percent_cell(row, "consistency"),
-        ]
-        for row in data.to_dict("records")
-    ]  # fmt: skip
-    return Grid(header, rows, left=3)
+    columns: dict[str, Cells] = {
+        "game": "game", "agent": "agent", "source": "source",
+        "share of variance %\n[95% CI]": percent_cells("share"),
+        "consistency %\n[95% CI]": percent_cells("consistency"),
+    }  # fmt: skip
+    return grid_of(data, columns, left=3)
 
 
 _LONG: Final = 4

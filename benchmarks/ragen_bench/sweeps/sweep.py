@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from ragen_agents.run_files.yaml_files import load_named
 from ragen_bench.config.game_names import short_names, text_id_of
-from ragen_bench.config.suites import Name, SamplingSettings, Split, Suite, Task
+from ragen_bench.config.suites import Name, SamplingSettings, Split, StrictModel, Suite, Task
 from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
 from ragen_envs.game.base import GameEnv
@@ -21,11 +21,7 @@ _MOST_DRAWS: Final = 100
 """Levels drawn at most for each one that no pack holds."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class Point(_Model):
+class Point(StrictModel):
     """Games at one point of an axis."""
 
     settings: dict[str, JsonValue] = Field(default_factory=dict)
@@ -38,7 +34,7 @@ class Point(_Model):
     """Play levels of the split that are drawn now and are not frozen, instead of frozen ones."""
 
 
-class Axis(_Model):
+class Axis(StrictModel):
     """Points that differ in one thing."""
 
     label: str
@@ -61,7 +57,7 @@ class Place(NamedTuple):
     """Task of the point with which this one is compared; its own for the reference."""
 
 
-class Sweep(_Model):
+class Sweep(StrictModel):
     """Games of a sweep, and their axes."""
 
     name: Name

@@ -1,7 +1,5 @@
 """A training run as one HTML page: curves, warnings, and conversations before and after."""
 
-import base64
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from ragen_agents.run_files.records import read_lines, read_metrics
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.journal import SAMPLES
 from ragen_agents.starpo.run.run_directory import load_train_config
+from ragen_bench.console.drawings import image_source, svg_of
 from ragen_bench.training.run_summary import best_evaluation, short_name
 from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
@@ -175,10 +174,8 @@ def _drawn(
     axes.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
         figure.legend(loc="outside lower center", ncols=2, fontsize=10, frameon=False)
-    drawing = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": panel.title}):
-        figure.savefig(drawing, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(drawing.getvalue()).decode()
+        return image_source(svg_of(figure))
 
 
 def _legend_name(metric: str, panel: _Panel) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final, Protocol
+from typing import IO, Final
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -16,6 +16,7 @@ from ragen_bench.config.task_environment import task_environment
 from ragen_bench.console.formats import duration
 from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.progress import TerminalBar
+from ragen_bench.evaluation.ray_cluster import RayJob, RayLauncher
 from ragen_bench.training_sweeps.results import RESULT, check_same, parse_task
 from ragen_bench.training_sweeps.state import TaskState, iterations_done
 from ragen_bench.training_sweeps.tasks import SweepTask
@@ -26,36 +27,11 @@ _TRIES: Final = 2
 _PAUSE: Final = 0.2
 
 
-class Job(Protocol):
-    """The process of a task."""
-
-    why: str
-    """Reason for a failure, if its log does not say so; otherwise ""."""
-
-    def poll(self) -> int | None:
-        """Return the exit code, or None while it runs."""
-
-    def cancel(self) -> None:
-        """Terminate it if it is running, without waiting."""
-
-    def wait(self) -> None:
-        """Wait until it has ended."""
-
-
-class Launcher(Protocol):
-    """Starts the processes of tasks."""
-
-    slots: int
-    """Number of tasks that fit at the same time."""
-
-    def start(self, folder: Path) -> Job:
-        """Start or queue the task of a folder; raises `OSError` if that fails."""
-
-
 class LocalProcess:
     """A process on this machine. It exits when its standard input is closed, so with its parent process."""
 
     why = ""
+    """Reason for a failure, if its log does not say so."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         with (folder / LOG).open("ab") as log:
@@ -73,7 +49,7 @@ class LocalProcess:
         return code
 
     def cancel(self) -> None:
-        """Terminate it."""
+        """Terminate it if it is running, without waiting."""
         self._stdin.close()
 
     def wait(self) -> None:
@@ -92,15 +68,20 @@ def run_process(folder: Path, environment: dict[str, str]) -> int:
 
 
 class Local:
-    """Runs tasks in processes on this machine."""
+    """Runs tasks in processes on this machine, as many at the same time as it has slots."""
 
     def __init__(self, slots: int, threads: int, hides_gpus: bool = False) -> None:
         self.slots = slots
         self._environment = task_environment(threads, hides_gpus)
 
-    def start(self, folder: Path) -> Job:
+    def start(self, folder: Path) -> LocalProcess:
         """Start the task of a folder."""
         return LocalProcess(folder, self._environment)
+
+
+Launcher = Local | RayLauncher
+Job = LocalProcess | RayJob
+"""The process of a task."""
 
 
 def available_cpus() -> int:
@@ -188,14 +169,18 @@ class Pool:
             while waiting or self._running:
                 while waiting and len(self._running) < self.workers:
                     self._start(waiting.pop(0))
-                for task, code, why, seconds in self._ended():
+                for running in list(self._running):
+                    task, code = running.task, running.job.poll()
+                    if code is None:
+                        continue
+                    self._running.remove(running)
                     if code == 0 and (self.root / task.path / RESULT).exists():
-                        self.view.done(task, seconds)
+                        self.view.done(task, time.monotonic() - running.started)
                         continue
                     tries[task.path] = tries.get(task.path, 0) + 1
                     again = code != BUSY and tries[task.path] < _TRIES
                     (waiting if again else left).append(task)
-                    self.view.failed(task, self._reason(task, code, why), again)
+                    self.view.failed(task, self._reason(task, code, running.job.why), again)
                 self.view.running([running.task for running in self._running])
                 time.sleep(_PAUSE)
         finally:
@@ -209,16 +194,6 @@ class Pool:
             _write_task(folder, task)
             job = self.launcher.start(folder.absolute())
         self._running.append(_Running(task, job, time.monotonic()))
-
-    def _ended(self) -> list[tuple[SweepTask, int, str, float]]:
-        ended = []
-        for running in list(self._running):
-            code = running.job.poll()
-            if code is not None:
-                self._running.remove(running)
-                seconds = time.monotonic() - running.started
-                ended.append((running.task, code, running.job.why, seconds))
-        return ended
 
     def _reason(self, task: SweepTask, code: int, why: str) -> str:
         if code == BUSY:

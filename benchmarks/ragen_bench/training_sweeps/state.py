@@ -70,29 +70,18 @@ def read_states(
             result, source = others[task.path]
         done = task.iterations if result is not None else iterations_done(folder)
         states.append(TaskState(task, result, done, source))
-    seeds = _seeds(states)
+    seeds: dict[tuple[str, str], int] = {}  # of its own, up to the last one that is done
+    for task, result, _, source in states:
+        if result is not None and source is None and task.seed is not None:
+            cell = (task.game, task.cell)
+            seeds[cell] = max(seeds.get(cell, 0), task.seed + 1)
     return [
         state
-        if state.task.path in kept or state.source is not None
-        else _counted(state, seeds.get((state.task.game, state.task.cell), 0))
+        if state.result is None or state.source or state.task.seed is None or state.task.path in kept
+        else state._replace(result=state.result.model_copy(update={"seeds": seeds[task.game, task.cell]}))
         for state in states
+        for task in [state.task]
     ]
-
-
-def _seeds(states: Sequence[TaskState]) -> dict[tuple[str, str], int]:
-    """Count the seeds of its own of each game and cell, up to the last one that is done."""
-    seeds: dict[tuple[str, str], int] = {}
-    for state in states:
-        if state.result is not None and state.source is None and state.task.seed is not None:
-            cell = (state.task.game, state.task.cell)
-            seeds[cell] = max(seeds.get(cell, 0), state.task.seed + 1)
-    return seeds
-
-
-def _counted(state: TaskState, seeds: int) -> TaskState:
-    if state.result is None or state.task.seed is None:
-        return state
-    return state._replace(result=state.result.model_copy(update={"seeds": seeds}))
 
 
 def iterations_done(folder: Path) -> int:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import pandas as pd
 
-from ragen_bench.console.formats import Grid, duration
+from ragen_bench.console.formats import Cells, Grid, duration, grid_of
 from ragen_bench.evaluation.ray_cluster import RayLauncher
 from ragen_bench.training_sweeps.archive import (
     archive_path,
@@ -181,30 +181,17 @@ class SweepRun:
 
 def cost_grid(data: pd.DataFrame) -> Grid:
     """Return the table of what is left for people."""
-    rows = [
-        [
-            row["game"],
-            row["cell"],
-            row["design"],
-            f"{row['done']}/{row['tasks']}",
-            str(row["begun"]),
-            f"{row['iterations_done']}/{row['iterations']}",
-            _time(row["seconds_run"]),
-            _time(row["seconds_left"]),
-        ]
-        for row in data.to_dict("records")
-    ]
-    header = [
-        "game",
-        "cell",
-        "design",
-        "tasks\ndone",
-        "begun",
-        "iterations\ndone",
-        "one run",
-        "left, one\nby one",
-    ]
-    grid = Grid(header, rows, left=3, hideable=("begun", "iterations\ndone", "design"))
+    columns: dict[str, Cells] = {
+        "game": "game",
+        "cell": "cell",
+        "design": "design",
+        "tasks\ndone": lambda row: f"{row['done']}/{row['tasks']}",
+        "begun": "begun",
+        "iterations\ndone": lambda row: f"{row['iterations_done']}/{row['iterations']}",
+        "one run": lambda row: _time(row["seconds_run"]),
+        "left, one\nby one": lambda row: _time(row["seconds_left"]),
+    }
+    grid = grid_of(data, columns, left=3, hideable=("begun", "iterations\ndone", "design"))
     designs = set(data["design"]) - {""}
     return grid if len(designs) > 1 else grid.without("design")
 

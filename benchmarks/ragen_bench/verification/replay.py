@@ -2,14 +2,15 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.policies.python_agent import is_python_agent
-from ragen_agents.rollout import Episode, MatchRecord, TurnRecord, sampling_seed
+from ragen_agents.rollout import Episode, MatchRecord, SeatRecord, TurnRecord, sampling_seed
 from ragen_agents.rollout.episode_runner import References, make_env
 from ragen_agents.rollout.match_runner import MatchSpec, make_match_env, seat_seed
 from ragen_bench.config.run_config import BaseConfig, MatchConfig, RunConfig
@@ -17,7 +18,7 @@ from ragen_bench.config.suites import task_spec
 from ragen_bench.evaluation.match_player import match_spec
 from ragen_bench.runs.records import replay_spec
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation import ConversationEnd, ConversationWrapper, EndReason, TurnResult
+from ragen_envs.conversation import ConversationEnd, EndReason, TurnResult
 from ragen_envs.game.text import action_texts
 
 _ROUNDING: Final = 1e-12
@@ -44,15 +45,23 @@ class Check(NamedTuple):
 def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
     """Yield checks of an episode against the run's config; its key must be one of the config's."""
     task = config.suite.tasks[episode.task]
-    instance = episode.instance
-    yield Check(None, "suite_version", episode.suite_version, SUITE_VERSION)
-    yield Check(None, "env_id", episode.env_id, task.env)
-    spec = task_spec(config.suite, episode.task, instance.index or 0)
-    yield Check(None, "env_kwargs", episode.env_kwargs, spec.env_kwargs)
-    yield Check(None, "instance.split", instance.split, spec.split)
-    yield Check(None, "instance.seed", instance.seed, None)
-    yield Check(None, "instance.noise", instance.noise, episode.attempt)
-    yield Check(None, "sampling_seed", episode.sampling_seed, config.suite.seed)
+    spec = task_spec(config.suite, episode.task, episode.instance.index or 0)
+    expected = {
+        "suite_version": SUITE_VERSION,
+        "env_id": task.env,
+        "env_kwargs": spec.env_kwargs,
+        "instance.split": spec.split,
+        "instance.seed": None,
+        "instance.noise": episode.attempt,
+        "sampling_seed": config.suite.seed,
+    }
+    yield from _fields(episode, expected)
+
+
+def _fields(record: object, recomputed: Mapping[str, Any], turn: int | None = None) -> Iterator[Check]:
+    """Yield checks of fields of a record, by name."""
+    for name, value in recomputed.items():
+        yield Check(turn, name, attrgetter(name)(record), value)
 
 
 def token_checks(config: BaseConfig, agent: str, turns: Sequence[TurnRecord]) -> Iterator[Check]:
@@ -81,15 +90,12 @@ def replay(episode: Episode) -> Iterator[Check]:
     Look at the first check that fails: the game may have diverged after it. The
     episode's config must have been checked before.
     """
-    instance, spec = episode.instance, replay_spec(episode)
+    spec = replay_spec(episode)
     env = make_env(spec)
-    for name, value in vars(env.unwrapped.instance).items():  # type: ignore[attr-defined]
-        yield Check(None, f"instance.{name}", getattr(instance, name), value)
-    yield Check(None, "system", episode.system, env.system)
+    yield from _of_instance(episode, env.unwrapped.instance)  # type: ignore[attr-defined]
     examples = tuple((example.user, example.reply) for example in env.examples)
-    yield Check(None, "examples", episode.examples, examples)
-    for name, value in References.of(env)._asdict().items():
-        yield Check(None, name, getattr(episode, name), value)
+    yield from _fields(episode, {"system": env.system, "examples": examples})
+    yield from _fields(episode, References.of(env)._asdict())
     total: list[float] = []
     for number, turn in enumerate(episode.turns):
         if env.end is not None:
@@ -98,8 +104,13 @@ def replay(episode: Episode) -> Iterator[Check]:
             seed = sampling_seed(episode.sampling_seed, spec, number)
             request = Request(env.messages, seed, env)
             yield from control_checks(number + 1, turn, episode.agent, request)
-        yield from _turn(number + 1, turn, env, total)
-    yield from _outcome(episode, env, total)
+        picture = picture_hash(env.pictures[-1]) if env.pictures else None
+        yield from _fields(turn, {"user": env.user, "picture": picture}, number + 1)
+        result = env.play(turn.reply, truncated=turn.cut_off)
+        total.append(result.reward)
+        yield from result_checks(number + 1, turn, result, env.names)
+    yield from _outcome(episode, env.end, bool(env.success), sum(total), env.user)
+    yield Check(None, "has_success", episode.has_success, env.success is not None)
     if episode.agent in CONTROLS and episode.end.is_failure:
         count = len(episode.turns)
         request = Request(env.messages, sampling_seed(episode.sampling_seed, spec, count), env)
@@ -107,12 +118,15 @@ def replay(episode: Episode) -> Iterator[Check]:
         yield Check(count + 1, "reply", str(episode.end), what)
 
 
+def _of_instance(record: Episode | MatchRecord, instance: object) -> Iterator[Check]:
+    yield from _fields(record, {f"instance.{name}": value for name, value in vars(instance).items()})
+
+
 def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) -> Iterator[Check]:
     """Yield checks of the reply itself: those of controls can be recomputed."""
     (reply,) = CONTROLS[agent]().act([request])
-    yield Check(number, "reply", turn.reply, reply.text)
-    for name in ("cut_off", "prompt_tokens", "reply_tokens", "tokens_estimated", "reasoning"):
-        yield Check(number, name, getattr(turn, name), getattr(reply, name))
+    names = ("cut_off", "prompt_tokens", "reply_tokens", "tokens_estimated", "reasoning")
+    yield from _fields(turn, {"reply": reply.text, **{name: getattr(reply, name) for name in names}}, number)
 
 
 def next_of_control(agent: str, request: Request, play: Callable[[str], object]) -> str:
@@ -125,36 +139,28 @@ def next_of_control(agent: str, request: Request, play: Callable[[str], object])
     return reply.text
 
 
-def _turn(number: int, turn: TurnRecord, env: ConversationWrapper, total: list[float]) -> Iterator[Check]:
-    yield Check(number, "user", turn.user, env.user)
-    picture = picture_hash(env.pictures[-1]) if env.pictures else None
-    yield Check(number, "picture", turn.picture, picture)
-    result = env.play(turn.reply, truncated=turn.cut_off)
-    total.append(result.reward)
-    yield from result_checks(number, turn, result, env.names)
-
-
 def result_checks(number: int, turn: TurnRecord, result: TurnResult, names: Sequence[str]) -> Iterator[Check]:
     """Yield checks of what a reply did."""
-    actions = action_texts(names, result.parsed.actions)
-    yield Check(number, "defects", turn.defects, tuple(str(d) for d in result.parsed.defects))
-    soft = tuple(str(d) for d in result.parsed.soft_defects)
-    yield Check(number, "soft_defects", turn.soft_defects, soft)
-    yield Check(number, "actions", turn.actions, actions)
-    yield Check(number, "executed", turn.executed, action_texts(names, result.executed))
-    yield Check(number, "effective", turn.effective, result.effective)
-    yield Check(number, "rewards", turn.rewards, result.rewards)
-    yield Check(number, "penalty", turn.penalty, result.penalty)
+    recomputed = {
+        "defects": tuple(map(str, result.parsed.defects)),
+        "soft_defects": tuple(map(str, result.parsed.soft_defects)),
+        "actions": action_texts(names, result.parsed.actions),
+        "executed": action_texts(names, result.executed),
+        "effective": result.effective,
+        "rewards": result.rewards,
+        "penalty": result.penalty,
+    }
+    yield from _fields(turn, recomputed, number)
 
 
-def _outcome(episode: Episode, env: ConversationWrapper, total: list[float]) -> Iterator[Check]:
-    cut_short = episode.end.is_failure and env.end is None
-    yield Check(None, "end", episode.end, episode.end if cut_short else env.end)
-    yield Check(None, "error", episode.error is not None, episode.end == EndReason.ERROR)
-    yield Check(None, "success", episode.success, bool(env.success) and not cut_short)
-    yield Check(None, "has_success", episode.has_success, env.success is not None)
-    yield Check(None, "episode_return", episode.episode_return, sum(total))
-    yield Check(None, "closing", episode.closing, "" if cut_short else env.user)
+def _outcome(
+    record: Episode | SeatRecord, end: ConversationEnd | None, success: bool, total: float, closing: str
+) -> Iterator[Check]:
+    cut_short = record.end.is_failure and end is None
+    yield Check(None, "end", record.end, record.end if cut_short else end)
+    yield Check(None, "error", record.error is not None, record.end == EndReason.ERROR)
+    yield Check(None, "success", record.success, success and not cut_short)
+    yield from _fields(record, {"episode_return": total, "closing": "" if cut_short else closing})
 
 
 def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
@@ -162,20 +168,23 @@ def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
 
     Look at the first check that fails: the game may have diverged after it.
     """
-    task, instance = config.suite.tasks[match.task], match.instance
-    yield Check(None, "suite_version", match.suite_version, SUITE_VERSION)
-    yield Check(None, "env_id", match.env_id, task.env)
-    yield Check(None, "env_kwargs", match.env_kwargs, task.settings)
-    yield Check(None, "instance.split", instance.split, config.suite.split)
-    yield Check(None, "sampling_seed", match.sampling_seed, config.suite.seed)
+    task = config.suite.tasks[match.task]
+    expected = {
+        "suite_version": SUITE_VERSION,
+        "env_id": task.env,
+        "env_kwargs": task.settings,
+        "instance.split": config.suite.split,
+        "sampling_seed": config.suite.seed,
+    }
+    yield from _fields(match, expected)
     for number, seat in enumerate(match.seats):
-        for check in token_checks(config, seat.agent, seat.turns):
-            yield _of_seat(number, check)
+        yield from _of_seat(number, token_checks(config, seat.agent, seat.turns))
     yield from _Replay(match, match_spec(config.suite, match.key)).checks()
 
 
-def _of_seat(number: int, check: Check) -> Check:
-    return check._replace(field=f"player_{number}.{check.field}")
+def _of_seat(number: int, checks: Iterable[Check]) -> Iterator[Check]:
+    for check in checks:
+        yield check._replace(field=f"player_{number}.{check.field}")
 
 
 class _Replay:
@@ -192,18 +201,18 @@ class _Replay:
     def checks(self) -> Iterator[Check]:
         match, table = self.match, self.table
         yield Check(None, "seats", len(match.seats), table.game.players)
-        for name, value in vars(table.game.instance).items():
-            yield Check(None, f"instance.{name}", getattr(match.instance, name), value)
+        yield from _of_instance(match, table.game.instance)
         for number, seat in enumerate(match.seats):
-            yield _of_seat(number, Check(None, "system", seat.system, table.seats[number].system))
+            yield from _of_seat(number, _fields(seat, {"system": table.seats[number].system}))
         turns = max(len(seat.turns) for seat in match.seats)
         for turn in range(turns):
             yield from self._failures(turn)
             yield from self._before(turn)
             yield from self._round(turn)
         for number in range(len(match.seats)):
-            for check in self._outcome(number):
-                yield _of_seat(number, check)
+            played, record = table.seats[number], match.seats[number]
+            end, total = self._ends.get(number), self._returns[number]
+            yield from _of_seat(number, _outcome(record, end, played.success, total, played.user))
         yield from self._failures(turns)
 
     def _before(self, turn: int) -> Iterator[Check]:
@@ -212,17 +221,16 @@ class _Replay:
             count = len(record.turns)
             if turn >= count:
                 if seat.end is None and not record.end.is_failure:
-                    yield _of_seat(number, Check(None, "turns", count, turn + 1))
+                    yield from _of_seat(number, [Check(None, "turns", count, turn + 1)])
                 continue
             if seat.end is not None:
-                yield _of_seat(number, Check(None, "turns", count, turn))
+                yield from _of_seat(number, [Check(None, "turns", count, turn)])
             recorded = record.turns[turn]
-            yield _of_seat(number, Check(turn + 1, "user", recorded.user, seat.user))
-            yield _of_seat(number, Check(turn + 1, "picture", recorded.picture, None))
+            shown = {"user": seat.user, "picture": None}
+            yield from _of_seat(number, _fields(recorded, shown, turn + 1))
             if record.agent in CONTROLS:
                 request = self._request(number, turn)
-                for check in control_checks(turn + 1, recorded, record.agent, request):
-                    yield _of_seat(number, check)
+                yield from _of_seat(number, control_checks(turn + 1, recorded, record.agent, request))
 
     def _request(self, number: int, turn: int) -> Request:
         seat = self.table.seats[number]
@@ -236,7 +244,7 @@ class _Replay:
             if record.agent in CONTROLS and record.end.is_failure and len(record.turns) == turn:
                 play = partial(self._play_unrecorded, turn, record.error)
                 what = next_of_control(record.agent, self._request(number, turn), play)
-                yield _of_seat(number, Check(turn + 1, "reply", str(record.end), what))
+                yield from _of_seat(number, [Check(turn + 1, "reply", str(record.end), what)])
 
     def _asked(self, turn: int) -> list[int]:
         """Return the seats that are asked for a reply in a round."""
@@ -273,14 +281,4 @@ class _Replay:
             result, names = results[agents[number]], self.table.seats[number].names
             self._ends[number] = result.end
             self._returns[number] += result.reward
-            for check in result_checks(turn + 1, recorded, result, names):
-                yield _of_seat(number, check)
-
-    def _outcome(self, number: int) -> Iterator[Check]:
-        record, seat, end = (self.match.seats[number], self.table.seats[number], self._ends.get(number))
-        cut_short = record.end.is_failure and end is None
-        yield Check(None, "end", record.end, record.end if cut_short else end)
-        yield Check(None, "error", record.error is not None, record.end == EndReason.ERROR)
-        yield Check(None, "success", record.success, seat.success and not cut_short)
-        yield Check(None, "episode_return", record.episode_return, self._returns[number])
-        yield Check(None, "closing", record.closing, "" if cut_short else seat.user)
+            yield from _of_seat(number, result_checks(turn + 1, recorded, result, names))

@@ -10,13 +10,14 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, MatchRecord
 from ragen_bench.config.run_config import AnyConfig, EditedFileError, MatchConfig, load_config
 from ragen_bench.config.suites import check_suite
+from ragen_bench.evaluation.match_player import count_seats
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement
 from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, check_lines, read_checksums
 from ragen_bench.runs.directory import EPISODES, read_episodes
 from ragen_bench.runs.environments import check_environment
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
 from ragen_bench.runs.records import DuplicateError, Record
-from ragen_bench.verification.replay import Check, config_checks, replay, token_checks
+from ragen_bench.verification.replay import Check, config_checks, match_checks, replay, token_checks
 from ragen_envs.errors import RagenError
 
 _CHUNK: Final = 128
@@ -106,13 +107,17 @@ def verify_run(
     except (DuplicateError, EditedFileError) as error:
         raise MismatchError(str(error)) from error
     checksums = read_checksums(folder)
-    _check_games(config)
+    if isinstance(config, MatchConfig):  # refuse games, settings and levels that do not exist
+        count_seats(config.suite, ())
+    else:
+        check_suite(config.suite)
     expected = set(config.keys)
     _check_keys(path, read.records, expected)
     replayed = replay_all(str(path), read.records, config)
     for count, record in enumerate(read.records, start=1):
         next(replayed)
-        _verify_tokens(path, record, config)
+        if isinstance(record.episode, Episode):  # no agent whose tokens were counted here wrote too many
+            _raise_first(str(path), record, token_checks(config, record.episode.agent, record.episode.turns))
         _verify_pictures(path, record)
         if tick is not None:
             tick(count, len(read.records))
@@ -158,16 +163,6 @@ def _check_hashes(folder: Path, records: Sequence[Record[Any]], checksums: Seque
         raise MismatchError(str(error)) from error
 
 
-def _check_games(config: AnyConfig) -> None:
-    """Raise `RagenError` if a game of a run, a setting or a level does not exist."""
-    if isinstance(config, MatchConfig):
-        from ragen_bench.evaluation.match_player import count_seats
-
-        count_seats(config.suite, ())
-    else:
-        check_suite(config.suite)
-
-
 def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
     """Replay one episode of a run; its key must be one of the config's.
 
@@ -200,8 +195,6 @@ def _raise_first(what: str, record: Record[Any], checks: Iterator[Check]) -> Non
 def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
     try:
         if isinstance(config, MatchConfig):
-            from ragen_bench.verification.replay import match_checks
-
             yield from match_checks(config, record.episode)
         else:
             yield from chain(config_checks(config, record.episode), replay(record.episode))
@@ -210,13 +203,6 @@ def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
     # Only the current suite version is replayed, and its records are of the current schema.
     schema = type(record.episode).model_fields["schema_version"].default
     yield Check(None, "schema_version", record.episode.schema_version, schema)
-
-
-def _verify_tokens(path: Path, record: Record[Any], config: AnyConfig) -> None:
-    """Check that no agent whose tokens were counted here wrote more of them than it could."""
-    if isinstance(record.episode, Episode):
-        checks = token_checks(config, record.episode.agent, record.episode.turns)
-        _raise_first(str(path), record, checks)
 
 
 def _verify_pictures(path: Path, record: Record[Any]) -> None:

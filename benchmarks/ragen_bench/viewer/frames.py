@@ -66,13 +66,8 @@ def first_frame(episode: Episode, turn: int) -> int:
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
-    return {
-        "value": round(decision.value, 6),
-        "after": round(decision.after, 6),
-        "regret": round(decision.regret, 6),
-        "luck": round(decision.luck, 6),
-        "blunder": decision.blunder,
-    }
+    rounded = {name: round(getattr(decision, name), 6) for name in ("value", "after", "regret", "luck")}
+    return {**rounded, "blunder": decision.blunder}
 
 
 def _turn(turn: TurnRecord) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
@@ -27,30 +27,6 @@ from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_
 from ragen_envs.errors import RagenError
 
 
-class JoinedRuns(NamedTuple):
-    """One or several runs as one."""
-
-    title: str
-    """Their folders."""
-    run: Run
-    """The agents and episodes of all of them. An agent whose name occurs in several runs is ``RUN:AGENT``."""
-    controls: frozenset[str]
-    """The agents that are controls, by these names."""
-    unfinished: tuple[str, ...]
-    """Notes on interrupted runs."""
-
-
-def join_runs(runs: Sequence[Run]) -> JoinedRuns:
-    """Return runs, at least one, as one."""
-    for a, b in combinations(runs, 2):
-        _check_pair(a, b)
-    names = _distinct_names(runs)
-    controls = frozenset(name for side, name in names.items() if side[1] in CONTROLS)
-    title = ", ".join(str(run.folder) for run in runs)
-    joined = _joined(runs, names) if len(runs) > 1 else runs[0]
-    return JoinedRuns(title, joined, controls, tuple(_unfinished(runs)))
-
-
 def _unfinished(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         which = f"{run.folder}: " if len(runs) > 1 else ""
@@ -62,16 +38,14 @@ def _check_pair(a: Run, b: Run) -> None:
     if a.folder.resolve() == b.folder.resolve():
         raise RagenError(f"'{b.folder}' is given twice")
     check_splits(a, b)
-    pairs = [pair_episodes(one, other, task) for one, other, task in _sides(a, b)]
+    pairs = [
+        pair_episodes(Side(a, one), Side(b, other), task)
+        for one, task in a.samples
+        for other, same in b.samples
+        if task == same
+    ]
     if not any(pairs):
         raise RagenError(f"{a.folder} and {b.folder} have no level in common")
-
-
-def _sides(a: Run, b: Run) -> Iterator[tuple[Side, Side, str]]:
-    for one, task in a.samples:
-        for other, same in b.samples:
-            if task == same:
-                yield Side(a, one), Side(b, other), task
 
 
 def _distinct_names(runs: Sequence[Run]) -> dict[tuple[int, str], str]:
@@ -110,26 +84,31 @@ def write_run_pages(runs: Sequence[Run], out: Path, tick: Callable[[int, int], N
     for run in runs:
         if not run.samples:
             raise RagenError(f"'{run.folder}' has no episodes yet")
-    joined = join_runs(runs)
+    for a, b in combinations(runs, 2):
+        _check_pair(a, b)
     refuse_other_folder(out)
-    explained = explain_run(joined.run, tick)
+    names = _distinct_names(runs)
+    joined = _joined(runs, names) if len(runs) > 1 else runs[0]
+    controls = frozenset(name for (_, own), name in names.items() if own in CONTROLS)
+    explained = explain_run(joined, tick)
+    notes = [*own_level_notes(joined.config.suite.tasks), *_unfinished(runs), *explained.left_out]
+    title = ", ".join(str(run.folder) for run in runs)
     with new_site(out) as new:
-        _Pages(joined, explained, new).write()
+        _Pages(title, joined, controls, explained, notes, new).write()
 
 
 class _Pages:
-    def __init__(self, joined: JoinedRuns, explained: Explained, out: Path) -> None:
-        self._run, self._controls = joined.run, joined.controls
-        self._explained = explained
-        own = own_level_notes(joined.run.config.suite.tasks)
-        self._notes = [*own, *joined.unfinished, *explained.left_out]
+    def __init__(
+        self, title: str, run: Run, controls: Collection[str], explained: Explained, notes: Sequence[str],
+        out: Path,
+    ) -> None:  # fmt: skip
+        self._run, self._controls, self._explained, self._notes = run, controls, explained, notes
         names = dict.fromkeys(agent for agent, _ in self._run.samples)
         self._slugs = {name: _slug(number, name) for number, name in enumerate(names)}
-        self._games = [
-            task for task in self._run.config.suite.tasks if any(t == task for _, t in self._run.samples)
-        ]
+        played = {task for _, task in run.samples}
+        self._games = [task for task in run.config.suite.tasks if task in played]
         templates = page_templates()
-        templates.globals.update(base="run_base.html.j2", run=joined.title)
+        templates.globals.update(base="run_base.html.j2", run=title)
         self._write = partial(write_page, templates, out)
 
     def write(self) -> None:
@@ -145,10 +124,7 @@ class _Pages:
             for row in results
         ]  # fmt: skip
         lessons = {
-            agent: [
-                self._lesson(judged_episode)
-                for judged_episode in most_instructive(self._explained, agent, _LISTED)
-            ]
+            agent: [self._lesson(each) for each in most_instructive(self._explained, agent, _LISTED)]
             for agent in instructive_agents(self._slugs, self._controls)
         }
         shared = [game for game in self._games if len(self._players(game)) > 1]
@@ -165,9 +141,8 @@ class _Pages:
         return [name for name in self._slugs if (name, game) in self._run.samples]
 
     def _beside(self, game: str) -> None:
-        samples = {name: self._run.samples[name, game].values() for name in self._players(game)}
-        links = {name: f"../{self._link(name, game)}" for name in samples}
-        values = beside_values({name: list(sample) for name, sample in samples.items()}, links)
+        samples = {name: list(self._run.samples[name, game].values()) for name in self._players(game)}
+        values = beside_values(samples, {name: f"../{self._link(name, game)}" for name in samples})
         self._write(f"beside/{game}.html", "beside.html", game=game, agents=values)
 
     def _viewer(self, agent: str, game: str, episodes: Sequence[Episode]) -> None:
