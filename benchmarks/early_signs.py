@@ -24,8 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/training-results.md"
 SIGNS = {
     "reward_std": -1, "entropy": -1, "template_share": 1, "grad_norm": 1, "clip_fraction": 1,
-    "valid": -1, "thought_characters": -1, "information/first/reply/mutual_information": -1,
-    "information/first/reply/retrieval@1": -1,
+    "valid": -1, "thought_characters": -1,
 }  # fmt: skip
 """Metrics, and whether an alarm is a rise (1) or a fall (-1)."""
 RATE = 0.1
@@ -123,11 +122,9 @@ def line(name: str, every: list[Run]) -> str:
     leads = [(run.seen or len(run.scores[name]) + 1) - (a[0] + 1) if len(a) else -np.inf for run, a in broken]
     early = [lead for lead in leads if lead > 0]
     lead = f"{np.median(early):.0f}" if early else "–"
-    return (
-        f"| {name.removeprefix('information/first/')} | {100 * np.mean(healthy):.0f} "
-        f"({sum(healthy)}/{len(healthy)}) | {100 * len(early) / max(len(leads), 1):.0f} "
-        f"({len(early)}/{len(leads)}) | {lead} |"
-    )
+    false = f"{100 * np.mean(healthy):.0f} ({sum(healthy)}/{len(healthy)})"
+    true = f"{100 * len(early) / max(len(leads), 1):.0f} ({len(early)}/{len(leads)})"
+    return f"| {name} | {false} | {true} | {lead} |"
 
 
 def table() -> str:
