@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import gymnasium as gym
@@ -223,19 +223,15 @@ def installed_games() -> tuple[GameSpec, ...]:
     games: list[GameSpec] = []
     for point in entry_points(group=GAMES_GROUP):
         try:
-            games += _games_of(point)
+            loaded = point.load()
+            added = (loaded,) if isinstance(loaded, GameSpec) else tuple(loaded)
+            for game in added:
+                register_game(game)
+            games += added
         except Exception as error:
             origin = point.dist.name if point.dist else "an unknown package"
             _LOG.warning("could not load game '%s' of %s: %s", point.name, origin, error)
     return tuple(games)
-
-
-def _games_of(point: EntryPoint) -> tuple[GameSpec, ...]:
-    loaded = point.load()
-    games = (loaded,) if isinstance(loaded, GameSpec) else tuple(loaded)
-    for game in games:
-        register_game(game)
-    return games
 
 
 def creator_of(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]] | None:

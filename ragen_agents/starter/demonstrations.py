@@ -24,7 +24,7 @@ from ragen_envs.games.frozen_lake.env import FrozenLakeEnv
 from ragen_envs.games.frozen_lake.oracle import advise
 from ragen_envs.games.sokoban import dynamics as sokoban
 from ragen_envs.games.sokoban.env import SokobanEnv
-from ragen_envs.games.sokoban.solver import solve
+from ragen_envs.games.sokoban.oracle import solve
 from ragen_envs.levels.splits import TEST, TRAIN, VALIDATION
 
 _NOUNS: Final = """

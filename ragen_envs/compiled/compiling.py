@@ -118,33 +118,15 @@ def first_use(*kernels: Any) -> Iterator[None]:
     if all(kernel.overloads for kernel in kernels):
         yield
         return
-    with _collector_paused(), _long_ones_announced():
-        yield
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which takes 5% of a compilation."""
-    enabled = gc.isenabled()
-    gc.disable()
+    notice, collects = _CompilationNotice(), gc.isenabled()
+    gc.disable()  # it takes 5% of a compilation
     try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
-def _long_ones_announced() -> Iterator[None]:
-    """Warn if compilations take long, the first time only."""
-    if _announced.is_set():
-        yield
-        return
-    with install_listener("numba:compile", _CompilationNotice()) as notice:
-        try:
+        with install_listener("numba:compile", notice):
             yield
-        finally:
-            notice.timer.cancel()
+    finally:
+        notice.timer.cancel()
+        if collects:
+            gc.enable()
 
 
 def _announce() -> None:

@@ -2,18 +2,12 @@
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from ragen_envs.errors import SolverLimitError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class _Refusal(NamedTuple):
-    """The message of a search that gave up."""
-
-    message: str
 
 
 def search_cache(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -25,17 +19,17 @@ def search_cache(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @lru_cache(maxsize)
-        def attempt(*args: P.args, **kwargs: P.kwargs) -> T | _Refusal:
+        def attempt(*args: P.args, **kwargs: P.kwargs) -> T | SolverLimitError:
             try:
                 return function(*args, **kwargs)
             except SolverLimitError as error:
-                return _Refusal(str(error))
+                return SolverLimitError(str(error))  # without the frames of the search
 
         @wraps(function)
         def answer(*args: P.args, **kwargs: P.kwargs) -> T:
             outcome = attempt(*args, **kwargs)  # type: ignore[arg-type]
-            if isinstance(outcome, _Refusal):
-                raise SolverLimitError(outcome.message)
+            if isinstance(outcome, SolverLimitError):
+                raise SolverLimitError(str(outcome))
             return outcome
 
         return answer

@@ -3,11 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -32,6 +30,7 @@ from ragen_envs.compiled.kernels import (
 )
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.game.arguments import read_count
+from ragen_envs.game.grids import BoardText, grid_texts, signs_of
 from ragen_envs.levels import seeding
 from ragen_envs.levels.splits import SPLITS, read_split
 
@@ -57,18 +56,7 @@ class Rollout(NamedTuple):
     """(steps, num_envs), the info ``success`` of the episode that took the step."""
 
 
-@dataclass(frozen=True)
-class _ResetOptions:
-    """The options of a reset; arrays have one item for each env that is reset."""
-
-    ids: NDArray[np.int64]
-    """Indices of the envs that are reset."""
-    splits: NDArray[np.int64]
-    """Indices in ``SPLITS`` of their splits."""
-    indices: NDArray[np.int64] | None
-    """Numbers of levels, or None for fresh ones."""
-    noise: NDArray[np.int64]
-
+_Ints = NDArray[np.int64]
 
 # Rewards, flags, terminations, truncations, infos; all of type bool is in the memory of the flags.
 _Results = tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
@@ -171,19 +159,19 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         Raises:
             RagenError: A seed or an option is none, or names an instance that does not exist.
         """
-        requested = _read_options(options, self._splits)
+        ids, splits, noises, indices = _read_options(options, self._splits)
         seeds = _read_seeds(seed, self.num_envs)
         if isinstance(seed, int):
             super().reset(seed=seed)
-        if requested.indices is not None:
-            self._reset_numbered(requested, requested.indices)
+        if indices is not None:
+            self._reset_numbered(ids, splits, noises, indices)
         else:
-            self._reset_fresh(requested, seeds)
-        self._splits[requested.ids] = requested.splits
+            self._reset_fresh(ids, splits, noises, seeds)
+        self._splits[ids] = splits
         started = (self._streams >= 0) & (self._state[PHASE] < DUE)
         self._ready = bool(started.all())
         self._waiting = bool((self._state[PHASE] == ENDED).any())
-        return self._observe(), self._reset_infos(requested.ids)
+        return self._observe(), self._reset_infos(ids)
 
     def step(
         self, actions: NDArray[Any]
@@ -268,23 +256,18 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             return None
         if not self._ready:
             raise ResetNeededError("call reset() for every env before render()")
-        return tuple(self._texts() if self.render_mode == "ansi" else self._frames())
-
-    def _frames(self) -> list[Any]:
-        frames = []
+        face, frames = self.single.text, []
+        if self.render_mode == "ansi" and isinstance(face, BoardText):
+            signs = signs_of(face.vocabularies["standard"], face.cell_names)
+            return tuple(grid_texts(self._observations, signs))
         for i in range(self.num_envs):
             self._show(i)
             frames.append(self.single._frame())
-        return frames
+        return tuple(frames)
 
-    def _texts(self) -> list[str]:
-        """Return the states in words; games with boards have a faster way."""
-        return self._frames()
-
-    def _reset_numbered(self, requested: _ResetOptions, indices: NDArray[np.int64]) -> None:
+    def _reset_numbered(self, ids: _Ints, splits: _Ints, noises: _Ints, indices: _Ints) -> None:
         single, levels, streams = self.single, [], []
-        columns = (requested.splits, indices, requested.noise)
-        for code, index, noise in zip(*(column.tolist() for column in columns), strict=True):
+        for code, index, noise in zip(splits.tolist(), indices.tolist(), noises.tolist(), strict=True):
             level = single.numbered_level(SPLITS[code], index)
             if level is None:
                 single._reset_numbered(SPLITS[code], index, noise)
@@ -293,25 +276,24 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 stream = seeding.new_stream(SPLITS[code], single.distribution, index, noise)
             levels.append(self._decode(level))
             streams.append(stream)
-        self._streams[requested.ids] = streams
-        self._write(requested.ids, np.stack(levels))
-        self._state[PHASE, requested.ids] = DUE
+        self._streams[ids] = streams
+        self._write(ids, np.stack(levels))
+        self._state[PHASE, ids] = DUE
         with first_use(*self.kernels):
             self._start(DUE, None)
 
-    def _reset_fresh(self, requested: _ResetOptions, seeds: list[int | None]) -> None:
-        for i, code in zip(requested.ids.tolist(), requested.splits.tolist(), strict=True):
+    def _reset_fresh(self, ids: _Ints, splits: _Ints, noises: _Ints, seeds: list[int | None]) -> None:
+        for i, code in zip(ids.tolist(), splits.tolist(), strict=True):
             seed = seeds[i]
             if seed is None and self._streams[i] < 0:
                 seed = int(self.np_random.integers(2**31))
             if seed is not None:
-                name = self.single.distribution
-                self._streams[i] = seeding.new_stream(SPLITS[code], name, seed)
-        self._state[PHASE, requested.ids] = DUE
-        splits = self._splits.copy()
-        splits[requested.ids] = requested.splits
-        self._begin(DUE, splits)
-        for i, noise in zip(requested.ids.tolist(), requested.noise.tolist(), strict=True):
+                self._streams[i] = seeding.new_stream(SPLITS[code], self.single.distribution, seed)
+        self._state[PHASE, ids] = DUE
+        wanted = self._splits.copy()
+        wanted[ids] = splits
+        self._begin(DUE, wanted)
+        for i, noise in zip(ids.tolist(), noises.tolist(), strict=True):
             if noise:
                 self._streams[i] = seeding.jump(int(self._streams[i]), noise)
 
@@ -350,7 +332,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _finish(self, infos: dict[str, Any]) -> dict[str, Any]:
         """Begin the next episodes where one has ended; return the last observations and infos."""
-        ids = np.flatnonzero(self._state[PHASE])
+        over = self._state[PHASE] != RUNNING
+        ids = np.flatnonzero(over)
         last = np.full(self.num_envs, None, dtype=object)
         for i, observation in zip(ids.tolist(), self._observations[ids], strict=True):
             last[i] = observation
@@ -359,13 +342,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         for name in ("success", "action_is_effective", *self.flags):
             infos[name][ids] = False
         self._add_infos(infos)
-        masks = {"_final_obs": self._mask(ids), "_final_info": self._mask(ids)}
-        return {"final_obs": last, "final_info": final, **masks}
-
-    def _mask(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        mask = np.zeros(self.num_envs, np.bool_)
-        mask[ids] = True
-        return mask
+        return {"final_obs": last, "final_info": final, "_final_obs": over, "_final_info": over.copy()}
 
     def _observe(self) -> NDArray[Any]:
         return self._observations.copy() if self.copy else self._shown
@@ -380,9 +357,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _check_actions(self, rows: NDArray[np.int64], threads: int) -> None:
         """Check all actions of a rollout, so that a wrong one stops it before it begins."""
-        space = self.single_action_space
-        assert isinstance(space, gym.spaces.Discrete)
-        flat, count = rows.reshape(-1), int(space.n)
+        flat, count = rows.reshape(-1), int(self.single.action_space.n)
 
         def check(first: int, last: int) -> int:
             wrong = int(first_outside(flat[first:last], count))
@@ -395,9 +370,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise self._wrong_action(rows[step], i, f" of step {step}")
 
     def _wrong_action(self, actions: NDArray[np.int64], i: int, step: str = "") -> RagenError:
-        space = self.single_action_space
-        assert isinstance(space, gym.spaces.Discrete)
-        return RagenError(f"action {i}{step} is {actions[i]}, but must be from 0 to {space.n - 1}")
+        last = self.single.action_space.n - 1
+        return RagenError(f"action {i}{step} is {actions[i]}, but must be from 0 to {last}")
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what is made anew."""
@@ -490,8 +464,12 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "ragen-rollout")
 
 
-def _read_options(options: dict[str, Any] | None, splits: NDArray[np.int64]) -> _ResetOptions:
-    """Return the options of a reset of envs that are in some splits, (n,); raises `RagenError`."""
+def _read_options(options: dict[str, Any] | None, splits: _Ints) -> tuple[_Ints, _Ints, _Ints, _Ints | None]:
+    """Return the options of a reset of envs that are in some splits, (n,); raises `RagenError`.
+
+    They are the indices of the envs to reset, and of each the index in ``SPLITS`` of its split, its noise and
+    the number of its level; None for fresh levels.
+    """
     given, count = options or {}, len(splits)
     for name in given:
         if name not in _OPTIONS:
@@ -504,7 +482,7 @@ def _read_options(options: dict[str, Any] | None, splits: NDArray[np.int64]) -> 
     noise = _read_integers("noise", given.get("noise", 0), count)[ids]
     index = given.get("index")
     indices = None if index is None else _read_integers("index", index, count)[ids]
-    return _ResetOptions(ids, splits[ids], indices, noise)
+    return ids, splits[ids], noise, indices
 
 
 def _read_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:

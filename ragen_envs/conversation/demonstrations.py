@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.conversation.parser import format_reply
-from ragen_envs.conversation.prompt import example_prompt, state_text, turn_prompt
+from ragen_envs.conversation.prompt import state_text, turn_prompt
 from ragen_envs.conversation.settings import ConversationSettings, rename_actions, resolve_symbols
 from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.base import GameEnv, Instance
@@ -98,7 +98,9 @@ def _choose(
         game.reset(seed=seed, options={"split": TRAIN})
         if game.instance.key in excluded:
             continue
-        rarest = _fewest(game, openings)
+        rarest = 0  # words never run out
+        if not isinstance(game, WordGameEnv):
+            rarest = min(openings[action] for action in range(len(game.text.actions(game))))
         try:
             made = _answer(game, settings)
         except SolverLimitError:
@@ -116,23 +118,10 @@ def _choose(
     if best is None:
         raise RagenError(f"none of {_TRIES} training levels is another one that can be solved")
     _, chosen, opening = best
-    return _with_picture(game, settings, chosen), opening
-
-
-def _with_picture(
-    game: GameEnv[Any], settings: ConversationSettings, example: WorkedExample
-) -> WorkedExample:
-    if settings.observation != IMAGE:
-        return example
-    game.reset(seed=example.instance.seed, options={"split": TRAIN})
-    return example._replace(picture=np.asarray(game.render(), np.uint8))
-
-
-def _fewest(game: GameEnv[Any], openings: Counter[Action]) -> int:
-    """Count the examples that the least used first action began; words never run out."""
-    if isinstance(game, WordGameEnv):
-        return 0
-    return min(openings[action] for action in range(len(game.text.actions(game))))
+    if settings.observation == IMAGE:
+        game.reset(seed=chosen.instance.seed, options={"split": TRAIN})
+        chosen = chosen._replace(picture=np.asarray(game.render(), np.uint8))
+    return chosen, opening
 
 
 def _answer(game: GameEnv[Any], settings: ConversationSettings) -> tuple[WorkedExample, Action] | None:
@@ -166,12 +155,3 @@ def _solves(game: GameEnv[Any], actions: Sequence[Action]) -> bool:
         if terminated or truncated:
             return bool(info["success"])
     return False
-
-
-def example_messages(examples: Sequence[WorkedExample]) -> list[dict[str, str]]:
-    """Return the turns of the chat that show the examples."""
-    chat = []
-    for number, example in enumerate(examples):
-        chat.append({"role": "user", "content": example_prompt(example.user, number)})
-        chat.append({"role": "assistant", "content": example.reply})
-    return chat

@@ -81,7 +81,9 @@ def _make(game: str, keywords: Mapping[str, Any]) -> ConversationWrapper:
         raise RagenError(f"{game} is a conversation already; register the new text id for its game, {base}")
     settings = {name: value for name, value in keywords.items() if name in SETTING_NAMES}
     others = {name: value for name, value in keywords.items() if name not in SETTING_NAMES}
-    creator = _creator(spec)
+    creator = creator_of(spec)
+    if creator is None:
+        raise RagenError(f"{spec.id} has vector envs only; a conversation needs single ones")
     if settings.get("observation") == IMAGE:
         others["render_mode"] = "rgb_array"
     if hasattr(creator, "text"):
@@ -133,13 +135,6 @@ def _find_spec(env_id: str) -> EnvSpec:
             f"unknown game '{env_id}'; `ragen games` lists those of the suite and of installed packages, "
             "and a module of your own must be imported first (ragen --import FILE)"
         ) from error
-
-
-def _creator(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]]:
-    creator = creator_of(spec)
-    if creator is None:
-        raise RagenError(f"{spec.id} has vector envs only; a conversation needs single ones")
-    return creator
 
 
 def _create(

@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ragen_envs.conversation.characters import FULL_WIDTH, INVISIBLE, usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.vocabulary import read_actions, usual_actions
-from ragen_envs.conversation.words import WordReader
+from ragen_envs.conversation.words import read_words
 from ragen_envs.game.oracle import Action
+from ragen_envs.game.word_game import WordGameEnv
 
 MAX_REPLY_CHARACTERS: Final = 65_536
 """Longer replies are cut here before they are read."""
@@ -69,7 +70,7 @@ _Name = TypeVar("_Name", bound=StrEnum)
 
 def parse_reply(
     reply: str,
-    names: Sequence[str] | WordReader,
+    names: Sequence[str] | WordGameEnv,
     actions_per_turn: int,
     think: bool,
     truncated: bool = False,
@@ -81,7 +82,7 @@ def parse_reply(
 
     Args:
         reply: Any string.
-        names: The game's action names, in the order of their numbers, or a parser of actions in words.
+        names: The game's action names, in the order of their numbers, or a game whose actions are words.
         actions_per_turn: Maximum number of actions.
         think: Whether a thought is required (True) or out of place (False).
         truncated: Whether the model was cut off by its token limit.
@@ -91,7 +92,7 @@ def parse_reply(
     plain = None
     if think and reply.isascii() and len(reply) <= MAX_REPLY_CHARACTERS:
         plain = _PLAIN.fullmatch(whole_turn(reply, prefix))
-    if plain is not None and not truncated and not isinstance(names, WordReader):
+    if plain is not None and not truncated and not isinstance(names, WordGameEnv):
         thought, answer = plain.groups()
         usual = usual_actions(answer, names, actions_per_turn)
         if usual is not None:
@@ -116,8 +117,8 @@ def parse_reply(
     reason = ""
     if answer is not None:
         answer = _unpacked(answer, soft)
-        if isinstance(names, WordReader):
-            actions, reason = names.read(answer, actions_per_turn, defects, soft)
+        if isinstance(names, WordGameEnv):
+            actions, reason = read_words(names, answer, actions_per_turn, defects, soft)
         else:
             actions = read_actions(answer, names, actions_per_turn, defects, soft)
     named, tolerated = _in_order(Defect, defects), _in_order(SoftDefect, soft)

@@ -1,10 +1,11 @@
 """Write the prompts: one system message, then one user message per turn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from ragen_envs.conversation.defects import Defect, SoftDefect
+from ragen_envs.conversation.parser import whole_turn
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.game.text import COORDINATES, GRID, IMAGE, OwnText, Symbols
 
@@ -114,6 +115,21 @@ def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSe
     total = f" Actions left: {left}." if settings.total_matters else ""
     limit = f" Limit for this turn: {min(left, most)}." if most > 1 else ""
     return f"Turn {turn} of {settings.max_turns}.{total}{limit}\n{observation}"
+
+
+def chat(system: str, turns: Iterable[tuple[str, str]], prefix: str) -> list[dict[str, str]]:
+    """Return the chat that ends with the message to reply to.
+
+    Args:
+        system: The system message.
+        turns: User messages and their replies; that of the last one is left out.
+        prefix: The beginning of each turn of the assistant; see ``whole_turn``.
+    """
+    messages = [{"role": "system", "content": system}]
+    for user, reply in turns:
+        messages.append({"role": "user", "content": user})
+        messages.append({"role": "assistant", "content": whole_turn(reply, prefix)})
+    return messages[:-1]
 
 
 def example_prompt(user: str, number: int) -> str:

@@ -197,23 +197,15 @@ class Vocabulary:
             if len(known) == len(quoted):
                 return Reading(known, soft | {SoftDefect.BRACKETED_LIST})
         actions: list[int] = []
-        for piece in self._split(text, soft):
+        separators = self._separator.finditer(text)  # "||" stands for full-width bars
+        soft |= {SoftDefect(str(match.lastgroup)) for match in separators if match.group() != "||"}
+        for piece in between(self._separator, text):
             read = self._read_piece(piece, soft)
             if read is None:
                 return None
             actions += read
         _name_brackets(text, soft)
         return Reading(actions, soft)
-
-    def _split(self, text: str, soft: set[SoftDefect]) -> list[str]:
-        """Return the texts between the separators, which are added to the soft defects."""
-        pieces, start = [], 0
-        for match in self._separator.finditer(text):
-            if match.group() != "||":  # of full-width bars
-                soft.add(SoftDefect(str(match.lastgroup)))
-            pieces.append(text[start : match.start()])
-            start = match.end()
-        return [*pieces, text[start:]]
 
     def _read_piece(self, piece: str, soft: set[SoftDefect]) -> Sequence[int] | None:
         """Return the actions of a text without separators: one or none, or several arrows."""
@@ -275,6 +267,11 @@ def separator_pattern(names: Sequence[str]) -> re.Pattern[str]:
         if not any(re.search(pattern, name, re.IGNORECASE) for name in names)
     ]
     return re.compile("|".join(kinds) or _NEVER, re.IGNORECASE)
+
+
+def between(separator: re.Pattern[str], text: str) -> list[str]:
+    """Return the texts between separators, without what their groups match."""
+    return separator.split(text)[:: separator.groups + 1]
 
 
 def _markers(names: Sequence[str]) -> dict[SoftDefect, re.Pattern[str]]:

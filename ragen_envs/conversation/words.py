@@ -7,7 +7,13 @@ from typing import Final, NamedTuple
 
 from ragen_envs.conversation.characters import usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
-from ragen_envs.conversation.vocabulary import LIST_OF_QUOTED, QUOTED, SEPARATORS, separator_pattern
+from ragen_envs.conversation.vocabulary import (
+    LIST_OF_QUOTED,
+    QUOTED,
+    SEPARATORS,
+    between,
+    separator_pattern,
+)
 from ragen_envs.game.word_game import WordGameEnv
 
 _Form = tuple[SoftDefect, re.Pattern[str]]
@@ -32,57 +38,52 @@ _SEPARATORS: Final = (
 """Each separator alone, then all together."""
 
 
-class WordReader:
-    """Reads the answers of a conversation with a word game.
+def read_words(
+    game: WordGameEnv, answer: str, actions_per_turn: int, defects: set[Defect], soft: set[SoftDefect]
+) -> tuple[tuple[str, ...], str]:
+    """Return the actions of an answer, at most as many as a turn may have, and why one is illegal.
 
     Each action is checked in the state in which it would run; reading stops at the first illegal one. What
     follows an action that ends the game is kept as it is, because it does not run.
 
     Args:
         game: The game, which is left as it is.
+        answer: The text between the answer tags.
+        actions_per_turn: Maximum number of actions.
+        defects: Where defects are added.
+        soft: Where soft defects are added.
     """
-
-    def __init__(self, game: WordGameEnv) -> None:
-        self._game = game
-
-    def read(
-        self, answer: str, actions_per_turn: int, defects: set[Defect], soft: set[SoftDefect]
-    ) -> tuple[tuple[str, ...], str]:
-        """Return the actions of an answer, at most as many as a turn may have, and why one is illegal.
-
-        Arguments as of ``ragen_envs.conversation.vocabulary.read_actions``.
-        """
-        parts = _parts(self._game, answer, soft)
-        texts = list(filter(None, parts))
-        if not texts:
-            defects.add(Defect.EMPTY_ANSWER)
-            return (), ""
-        game, ended = self._game, False
-        actions: list[str] = []
-        for number, text in enumerate(texts, 1):
-            if len(actions) == actions_per_turn:
-                defects.add(Defect.TOO_MANY_ACTIONS)
-                break
-            action, reason = (text, "") if ended else _legal_form(game, text, soft)
-            run = _run_list(game, text) if reason else None
-            if run is not None:
-                soft |= run.soft
-                actions += run.actions
-                game, ended = run.game, run.ended
-            elif reason:
-                defects.add(Defect.ILLEGAL_ACTION)
-                return tuple(actions), reason
-            else:
-                actions.append(action)
-                if number < len(texts) and not ended and not game.has_fixed_legality:
-                    game = copy.deepcopy(game) if game is self._game else game
-                    ended = game.act(action)[1]
-            if len(actions) > actions_per_turn:
-                defects.add(Defect.TOO_MANY_ACTIONS)
-                break
-        if len(texts) < len(parts):
-            soft.add(SoftDefect.EMPTY_ACTION)
-        return tuple(actions[:actions_per_turn]), ""
+    parts = _parts(game, answer, soft)
+    texts = list(filter(None, parts))
+    if not texts:
+        defects.add(Defect.EMPTY_ANSWER)
+        return (), ""
+    played, ended = game, False
+    actions: list[str] = []
+    for number, text in enumerate(texts, 1):
+        if len(actions) == actions_per_turn:
+            defects.add(Defect.TOO_MANY_ACTIONS)
+            break
+        action, reason = (text, "") if ended else _legal_form(played, text, soft)
+        run = _run_list(played, text) if reason else None
+        if run is not None:
+            soft |= run.soft
+            actions += run.actions
+            played, ended = run.game, run.ended
+        elif reason:
+            defects.add(Defect.ILLEGAL_ACTION)
+            return tuple(actions), reason
+        else:
+            actions.append(action)
+            if number < len(texts) and not ended and not game.has_fixed_legality:
+                played = copy.deepcopy(game) if played is game else played
+                ended = played.act(action)[1]
+        if len(actions) > actions_per_turn:
+            defects.add(Defect.TOO_MANY_ACTIONS)
+            break
+    if len(texts) < len(parts):
+        soft.add(SoftDefect.EMPTY_ACTION)
+    return tuple(actions[:actions_per_turn]), ""
 
 
 class _Run(NamedTuple):
@@ -127,17 +128,8 @@ def _lists(text: str) -> Iterator[tuple[Sequence[str], set[SoftDefect]]]:
     for pattern in _SEPARATORS:
         kinds = {SoftDefect(str(match.lastgroup)) for match in pattern.finditer(bare)}
         if kinds:
-            pieces = (bare[start:end].strip() for start, end in _gaps(pattern, bare))
+            pieces = map(str.strip, between(pattern, bare))
             yield list(filter(None, pieces)), soft | kinds
-
-
-def _gaps(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each text between the separators."""
-    start = 0
-    for match in pattern.finditer(text):
-        yield start, match.start()
-        start = match.end()
-    yield start, len(text)
 
 
 def _parts(game: WordGameEnv, answer: str, soft: set[SoftDefect]) -> list[str]:

@@ -12,9 +12,9 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
 from ragen_envs.conversation import prompt
-from ragen_envs.conversation.demonstrations import WorkedExample, example_messages, worked_examples
+from ragen_envs.conversation.demonstrations import WorkedExample, worked_examples
 from ragen_envs.conversation.game_errors import checked_names, incomplete, named_errors, raise_named
-from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, ParsedReply, parse_reply, whole_turn
+from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, ParsedReply, parse_reply
 from ragen_envs.conversation.protocol import (
     MAX_TEXT,
     ConversationEnd,
@@ -24,7 +24,6 @@ from ragen_envs.conversation.protocol import (
     TurnResult,
 )
 from ragen_envs.conversation.settings import ConversationSettings, rename_actions, resolve_symbols
-from ragen_envs.conversation.words import WordReader
 from ragen_envs.errors import RagenError, ResetNeededError
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.claims import Claim, FormFace, check_thought
@@ -106,7 +105,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)
         self.action_space: spaces.Space[str] = FreeText(MAX_REPLY_CHARACTERS)
         self.names: tuple[str, ...] = ()
-        self._reader = WordReader(game) if isinstance(game, WordGameEnv) else None
+        self._word_game = game if isinstance(game, WordGameEnv) else None
         if self.in_words and self.settings.action_names:
             raise RagenError(f"action_names cannot be set for {game}, whose actions are words")
         self.end: ConversationEnd | None = None
@@ -221,7 +220,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         settings = self.settings
         most = min(settings.actions_per_turn, self._actions_left)
         return parse_reply(
-            reply, self._reader or self.names, most, settings.think, truncated,
+            reply, self._word_game or self.names, most, settings.think, truncated,
             prefix=settings.prefix, penalise_soft=settings.penalise_soft,
         )  # fmt: skip
 
@@ -300,7 +299,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     @property
     def in_words(self) -> bool:
         """Whether actions are words instead of names from a fixed list."""
-        return self._reader is not None
+        return self._word_game is not None
 
     @property
     def _actions_left(self) -> int:
@@ -318,20 +317,12 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     @property
     def messages(self) -> list[Message]:
         """The chat that ends with the message to reply to, under the history setting."""
-        examples = self.examples
-        chat = [{"role": "system", "content": self.system}]
-        if examples:
-            chat += example_messages(examples)
-        opening = len(chat)
-        for user, reply in self._turns:
-            chat.append({"role": "user", "content": user})
-            turn = whole_turn(reply, self.settings.prefix)
-            chat.append({"role": "assistant", "content": turn})
-        chat.append({"role": "user", "content": self.user})
-        if examples:
-            first = chat[opening]["content"]
-            chat[opening]["content"] = prompt.prompt_after_examples(first)
-        return chat
+        turns = [*self._turns, (self.user, "")]
+        if self.examples:
+            first, reply = turns[0]
+            turns[0] = prompt.prompt_after_examples(first), reply
+        shown = [(prompt.example_prompt(each.user, n), each.reply) for n, each in enumerate(self.examples)]
+        return prompt.chat(self.system, [*shown, *turns], self.settings.prefix)
 
     @property
     def examples(self) -> tuple[WorkedExample, ...]:
@@ -348,15 +339,14 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[Action, ...]:
         """Return ``count`` random actions: uniform and independent, or, for words, each legal in turn."""
-        game = self._bare
-        if isinstance(game, WordGameEnv):
-            with named_errors(game):
-                return game.random_actions(rng, count)
+        if self._word_game is not None:
+            with named_errors(self._word_game):
+                return self._word_game.random_actions(rng, count)
         return tuple(rng.integers(len(self.names), size=count).tolist())
 
     def action_of(self, name: str) -> Action:
         """Return the action with a name: its number, or the name itself in games of words."""
-        return self.names.index(name) if self._reader is None else name
+        return name if self.in_words else self.names.index(name)
 
     def oracle(self) -> Advice:
         """Return the game's optimum under the remaining turns and actions; after the end, the success.

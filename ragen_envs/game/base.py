@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, SupportsInt, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, SupportsInt, TypeVar
 
 import gymnasium as gym
+import numpy as np
 from gymnasium import spaces
 
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
@@ -24,9 +25,7 @@ from ragen_envs.levels.keys import hashed
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN, read_split, split_of
 from ragen_envs.pictures.png import encode_png
-
-if TYPE_CHECKING:
-    from ragen_envs.pictures.tiles import TileSet
+from ragen_envs.pictures.tiles import TileSet
 
 __all__ = ["GameEnv", "Instance", "read_action"]
 
@@ -100,7 +99,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     """Names of the actions, in the order of their numbers."""
     text: ClassVar[OwnText] = OwnText()
     """The text face; the default says ``rules``, ``action_names`` and what ``observe`` returns."""
-    tile_set: ClassVar["TileSet | None"] = None
+    tile_set: ClassVar[TileSet | None] = None
     """The pictures of the cells that the text face names, of a game on a board."""
     distribution: str
     """Name of the level distribution. Settings that change the levels belong into it."""
@@ -289,7 +288,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     def _repr_png_(self) -> bytes | None:
         """Return the present state as a PNG file, which notebooks show; None for a game without pictures."""
-        if self._origin is None or type(self).picture is GameEnv.picture:
+        drawn = self.tile_set is not None or type(self).picture is not GameEnv.picture
+        if self._origin is None or not drawn:
             return None
         return encode_png(self.picture())
 
@@ -404,8 +404,12 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         return {"success": self.success, "action_is_valid": True, "action_is_effective": effective}
 
     def picture(self) -> Any:
-        """Return the present state as a fresh RGB array; games without pictures leave it out."""
-        raise RagenError(f"{type(self).__name__} has no pictures; its render mode is ansi")
+        """Return the present state as a fresh RGB array: by default, of its board in the game's tiles."""
+        if self.tile_set is None:
+            raise RagenError(f"{type(self).__name__} has no pictures; its render mode is ansi")
+        face: Any = self.text
+        cells, width = face.cells(self)
+        return self.tile_set.render(np.frombuffer(cells, np.uint8).reshape(-1, width))
 
     def solution(self) -> Sequence[Action] | None:
         """Return a shortest sequence of actions from here to success, or None if there is none.

@@ -5,7 +5,7 @@ What cannot be read for certain is no claim. A game's text face reads its own wi
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
@@ -93,10 +93,9 @@ def split_thought(thought: str) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def _listed(name: str) -> re.Pattern[str]:
-    name = re.escape(name)
-    listed = rf"\b{name}(?:e?s)?\b{_IS}(?:{_CELLS}|none\b)"
-    return re.compile(rf"\bno {name}(?:e?s)?\b|{listed}", re.IGNORECASE)
+def _mention(name: str) -> re.Pattern[str]:
+    thing = rf"{re.escape(name)}(?:e?s)?\b"
+    return re.compile(rf"\bno {thing}|\b{thing}{_IS}(?:{_CELLS}|none\b)", re.IGNORECASE)
 
 
 def cells_of(text: str) -> list[Cell]:
@@ -104,9 +103,14 @@ def cells_of(text: str) -> list[Cell]:
     return [(int(row), int(column)) for row, column in re.findall(CELL, text, re.IGNORECASE)]
 
 
+def listed(cells: Iterable[Cell], separator: str = ", ") -> str:
+    """Return cells as row and column in bare digits, which is what small models copy best; or "none"."""
+    return separator.join(f"{row} {column}" for row, column in cells) or "none"
+
+
 def mentioned(text: str, name: str, start: int = 0, end: int | None = None) -> re.Match[str] | None:
     """Return the first mention of a kind of thing with a list of cells; later ones are plans."""
-    return _listed(name).search(text, start, len(text) if end is None else end)
+    return _mention(name).search(text, start, len(text) if end is None else end)
 
 
 def read_places(
@@ -124,9 +128,8 @@ def read_places(
     for name, cells in things.items():
         match = mentioned(text, name, start, end)
         if match is not None:
-            listed = ", ".join(f"{row} {column}" for row, column in sorted(cells)) or "none"
             true = sorted(cells_of(match.group())) == sorted(cells)
-            yield made(f"{kind} {name}", match, true, f"{name} {listed}")
+            yield made(f"{kind} {name}", match, true, f"{name} {listed(sorted(cells))}")
 
 
 @lru_cache(maxsize=64)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from codecs import charmap_decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar, Final
@@ -132,24 +132,18 @@ def rewards_text(terms: Sequence[tuple[float, str]]) -> str:
     return f"Rewards: {paid or 'none'}."
 
 
-def plain_places(cells: Sequence[int], width: int) -> str:
-    """Return cells as row and column in bare digits, which is what small models copy best."""
-    return ", ".join(f"{cell // width} {cell % width}" for cell in cells)
-
-
-def grid_text(cells: bytes | bytearray, width: int, signs: str) -> str:
-    """Return a board as text, one line a row.
-
-    Args:
-        cells: Cell codes (h*w,), row-major, each an index into ``signs``.
-        width: Cells in a row, at least 1.
-        signs: The symbol of each cell code.
-    """
-    return _writer(len(cells), width, signs)(cells)
+def cells_with(board: Iterable[int], *codes: int) -> list[int]:
+    """Return the cells of a board, (h*w,), that have one of some codes."""
+    return [cell for cell, code in enumerate(board) if code in codes]
 
 
 def grid_texts(boards: NDArray[np.uint8], signs: str) -> list[str]:
-    """Return ``grid_text`` of each of the boards, (n, h, w)."""
+    """Return boards as texts, one line a row.
+
+    Args:
+        boards: Cell codes (n, h, w), each an index into ``signs``.
+        signs: The symbol of each cell code.
+    """
     count, height, width = boards.shape
     rows = np.empty((count, height, width + 1), np.uint8)
     rows[:, :, :width] = boards

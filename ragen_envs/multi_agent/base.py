@@ -24,14 +24,13 @@ Step = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool],
 class SeatView(NamedTuple):
     """A game as one seat sees it; what a text face is given in place of an env."""
 
-    game: Any
+    game: "MultiAgentEnv"
     seat: int
 
     @property
     def action_names(self) -> tuple[str, ...]:
         """Names of the actions of the present level."""
-        names: tuple[str, ...] = self.game.names
-        return names
+        return self.game.names
 
 
 class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
@@ -69,6 +68,8 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
 
     _origin: tuple[str, int | None, int] | None = None
     """Split, seed and noise of the episode; None before the first reset."""
+    _moved: list[bool]
+    """Whether the last action of each seat had an effect."""
 
     def __init__(self, players: int, max_cycles: int | None, split: str, render_mode: str | None) -> None:
         self.players = players
@@ -116,6 +117,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             seed = read_count("seed", seed, 0)
             self.rng = Rng(seeding.new_stream(split, self.distribution, seed))
         self._origin = (split, seed, noise)
+        self._moved = [False] * self.players
         self._start_fresh(split)
         self.rng.stream = seeding.jump(self.rng.stream, noise)
         self.split = split
@@ -172,9 +174,6 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             print(words)
             return None
         return self.picture() if self.render_mode == "rgb_array" else None
-
-    def close(self) -> None:
-        """Do nothing: no game holds anything open."""
 
     def seat_of(self, agent: str) -> int:
         """Return the seat of an agent."""
@@ -235,9 +234,13 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     def observe(self, seat: int) -> Any:
         """Return the observation of a seat as a fresh object."""
 
-    @abstractmethod
     def info(self, seat: int) -> dict[str, Any]:
         """Return the info of a seat."""
+        return {
+            "success": self.success(seat),
+            "action_is_effective": self._moved[seat],
+            "rounds_left": self.rounds_left,
+        }
 
     @abstractmethod
     def picture(self) -> Any:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from gymnasium import spaces
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.grids import BoardText
 from ragen_envs.multi_agent.base import MultiAgentEnv
-
-if TYPE_CHECKING:
-    from ragen_envs.pictures.tiles import TileSet
+from ragen_envs.pictures.drawing import CORAL_DARK
+from ragen_envs.pictures.font import write
+from ragen_envs.pictures.tiles import TILE, TileSet
 
 _MARKS_IN_A_ROW: Final = 3
 """Numbers that fit beside each other in a cell, which has room for three rows."""
@@ -53,7 +53,7 @@ class MultiAgentBoardEnv(MultiAgentEnv):
         return np.frombuffer(self.cells_of(seat), np.uint8).reshape(self.height, self.width).copy()
 
     def _draw_players(
-        self, tiles: "TileSet", board: bytes | bytearray, players: Sequence[int]
+        self, tiles: TileSet, board: bytes | bytearray, players: Sequence[int]
     ) -> NDArray[np.uint8]:
         """Draw a board with the number of each seat in its cell; up to nine seats may share one.
 
@@ -62,10 +62,6 @@ class MultiAgentBoardEnv(MultiAgentEnv):
             board: Cell codes with a player on every player's cell, (h*w,).
             players: The players' cells, by seat.
         """
-        from ragen_envs.pictures.drawing import CORAL_DARK
-        from ragen_envs.pictures.font import write
-        from ragen_envs.pictures.tiles import TILE
-
         picture = tiles.render(np.frombuffer(bytes(board), np.uint8).reshape(self.height, self.width))
         for seat, cell in enumerate(players):
             row, column = divmod(cell, self.width)

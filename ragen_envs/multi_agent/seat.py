@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from ragen_envs.conversation import prompt
-from ragen_envs.conversation.parser import ParsedReply, parse_reply, whole_turn
+from ragen_envs.conversation.parser import ParsedReply, parse_reply
 from ragen_envs.conversation.protocol import ConversationEnd, Message, TurnResult
 from ragen_envs.conversation.settings import (
     SETTING_NAMES,
@@ -33,6 +33,9 @@ class Seat:
     Policies are shown it in place of a single-player conversation.
     """
 
+    in_words: Final = False
+    """Whether actions are words of a form; in games of several players they are not."""
+
     def __init__(self, game: MultiAgentEnv, number: int, settings: ConversationSettings) -> None:
         self.game = game
         self.number = number
@@ -41,11 +44,6 @@ class Seat:
         self.names: tuple[str, ...] = ()
         self.end: ConversationEnd | None = None
         self.success = False
-
-    @property
-    def in_words(self) -> bool:
-        """Whether actions are words of a form; in games of several players they are not."""
-        return False
 
     def start(self) -> str:
         """Begin the episode that the game was reset to; return the first prompt."""
@@ -112,12 +110,7 @@ class Seat:
         """The chat that ends with the message to reply to, under the history setting."""
         kept = {"full": len(self._turns), "last": self.settings.history_turns, "none": 0}
         first = max(0, len(self._turns) - kept[self.settings.history])
-        chat = [{"role": "system", "content": self.system}]
-        for user, reply in self._turns[first:]:
-            chat.append({"role": "user", "content": user})
-            turn = whole_turn(reply, self.settings.prefix)
-            chat.append({"role": "assistant", "content": turn})
-        return [*chat, {"role": "user", "content": self.user}]
+        return prompt.chat(self.system, [*self._turns[first:], (self.user, "")], self.settings.prefix)
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[int, ...]:
         """Return ``count`` uniformly random actions."""

@@ -12,7 +12,7 @@ _ROWS = 9
 """Rows of a line: seven of capitals, one of descenders, and half a row at each end."""
 
 _STROKE = 1.15
-_UNKNOWN = "7f4141417f"
+_UNKNOWN = bytes.fromhex("7f4141417f")
 # Each glyph: its character, then two hexadecimal digits a column, the lowest bit at the top.
 _FONT = """
 -08080808 .6060 ,8060 :6666 '03 $242a7f2a12 [7f4141 ]41417f (1c2241 )41221c <08142241 >41221408
@@ -27,6 +27,7 @@ i447d40 j80847d k7f102844 l417f40 m7c04780478 n7c04040478 o3844444438 pfc2424241
 r7c080404 s4854545424 t043f4424 u3c4040407c v1c2040201c w3c4038403c x4428102844 y1ca0a0a07c
 z4464544c44
 """
+_GLYPHS = {" ": bytes(3), **{glyph[0]: bytes.fromhex(glyph[1:]) for glyph in _FONT.split()}}
 
 
 def measure(text: str, scale: int) -> int:
@@ -68,14 +69,8 @@ def write_within(image: Image, text: str, x: int, y: int, scale: int, width: int
     write(image, shorten(text, scale, width), x, y, scale, color)
 
 
-@lru_cache(maxsize=1)
-def _glyphs() -> dict[str, bytes]:
-    glyphs = {glyph[0]: bytes.fromhex(glyph[1:]) for glyph in _FONT.split()}
-    return {" ": bytes(3), **glyphs}
-
-
 def _columns(character: str) -> bytes:
-    return _glyphs().get(character) or bytes.fromhex(_UNKNOWN)
+    return _GLYPHS.get(character, _UNKNOWN)
 
 
 @lru_cache(maxsize=256)

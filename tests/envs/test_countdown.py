@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.countdown import CountdownEnv
-from ragen_envs.games.countdown.solver import fewest, random_chance
+from ragen_envs.games.countdown.oracle import fewest, random_chance
 from ragen_envs.levels.instances import load_pack
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)

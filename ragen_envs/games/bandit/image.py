@@ -35,17 +35,12 @@ def render(names: tuple[str, str], chosen: int | None, paid: float | None) -> d.
         panel = _machine(pulled=arm == chosen, faded=chosen not in (None, arm)).copy()
         write_within(panel, name, _MIDDLE, 40, 3, _SIGN_WIDTH, d.WHITE)
         if arm == chosen and paid is not None:
-            _show_payoff(panel, paid)
+            top, left = 118 - _COIN // 2, _MIDDLE - _COIN // 2
+            panel[top : top + _COIN, left : left + _COIN] = _coin(min(max(paid, 0.0), 1.0))
+            color = d.GOLD if paid > 0 else d.WHITE
+            write_within(panel, f"{paid:g}", _MIDDLE, 190, 3, _TRAY_WIDTH, color)
         panels.append(panel)
     return np.concatenate(panels, axis=1)
-
-
-def _show_payoff(panel: d.Image, paid: float) -> None:
-    size = _COIN
-    top, left = 118 - size // 2, _MIDDLE - size // 2
-    panel[top : top + size, left : left + size] = _coin(min(max(paid, 0.0), 1.0))
-    color = d.GOLD if paid > 0 else d.WHITE
-    write_within(panel, f"{paid:g}", _MIDDLE, 190, 3, _TRAY_WIDTH, color)
 
 
 @lru_cache(maxsize=64)

@@ -31,13 +31,12 @@ class BanditVectorEnv(GameVectorEnv):
         self._paid = np.zeros(self.num_envs)
         self._arms = np.array([self.single.arms[SAFE], self.single.arms[RISKY]], np.float64)
         self._better = self.single._better() == RISKY
-        self._names = tuple(self._name_indices(split) for split in SPLITS)
+        known, names = generator.name_indices(), generator.arm_names()
+        # The indices of a split's safe-sounding names, and of its risky-sounding ones.
+        self._names = tuple(
+            tuple(np.array([known[name] for name in some]) for some in names[s]) for s in SPLITS
+        )
         self._hinted = self.single.gamble == "sounds_risky"
-
-    def _name_indices(self, split: str) -> tuple[NDArray[np.int64], ...]:
-        """Return the indices of a split's safe-sounding names, and of its risky-sounding ones."""
-        known = generator.name_indices()
-        return tuple(np.array([known[name] for name in names]) for names in generator.arm_names()[split])
 
     def _play(
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]

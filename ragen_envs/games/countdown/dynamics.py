@@ -29,21 +29,17 @@ class Operation(NamedTuple):
     @property
     def result(self) -> int | None:
         """The result, or None if it is not a positive whole number."""
-        return result_of(self.left, self.sign, self.right)
+        left, sign, right, _ = self
+        if sign == "+":
+            return left + right
+        if sign == "-":
+            return left - right if left > right else None
+        if sign == "*":
+            return left * right
+        return left // right if right and left % right == 0 and left else None
 
     def __str__(self) -> str:
         return f"{self.left} {self.sign} {self.right}"
-
-
-def result_of(left: int, sign: str, right: int) -> int | None:
-    """Return the result of an operation, or None if it is not a positive whole number."""
-    if sign == "+":
-        return left + right
-    if sign == "-":
-        return left - right if left > right else None
-    if sign == "*":
-        return left * right
-    return left // right if right and left % right == 0 and left else None
 
 
 def read_operation(action: str) -> Operation | None:
@@ -92,6 +88,5 @@ def operations(numbers: Sequence[int]) -> Iterator[Operation]:
             if (small, large) in seen:
                 continue
             seen.add((small, large))
-            for sign in SIGNS:
-                if result_of(large, sign, small) is not None:
-                    yield Operation(large, sign, small, None)
+            made = (Operation(large, sign, small, None) for sign in SIGNS)
+            yield from (operation for operation in made if operation.result is not None)

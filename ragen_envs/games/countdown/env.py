@@ -5,7 +5,7 @@ from typing import Any
 from ragen_envs.game.arguments import read_count, read_text
 from ragen_envs.game.oracle import Budget, RandomBaseline, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
-from ragen_envs.games.countdown import dynamics, image, solver, text
+from ragen_envs.games.countdown import dynamics, image, oracle, text
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
@@ -95,11 +95,11 @@ class CountdownEnv(WordGameEnv):
         return float(self.success), self.success or len(self.numbers) == 1, True
 
     def solution(self) -> tuple[str, ...] | None:
-        plan = solver.solution(self.numbers, self.target)
+        plan = oracle.solution(self.numbers, self.target)
         return None if plan is None else tuple(map(str, plan))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
-        return solver.random_baseline(self.numbers, self.target, as_budget(budget))
+        return oracle.random_baseline(self.numbers, self.target, as_budget(budget))
 
     def level_key(self, level: str) -> str:
         """Return the numbers of a level, whatever its target."""
@@ -111,7 +111,7 @@ class CountdownEnv(WordGameEnv):
         while True:
             numbers = tuple(sorted(rng.integers(1, LARGEST + 1) for _ in range(self.count)))
             target = rng.integers(low, high + 1)
-            if (solver.fewest(numbers, target) or 0) >= 2:
+            if (oracle.fewest(numbers, target) or 0) >= 2:
                 return text.encode_level(numbers, target)
 
     def start(self, level: str) -> None:

@@ -113,7 +113,3 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
 
     def observe(self) -> NDArray[np.int64]:
         return np.frombuffer(self.state, np.uint8).astype(np.int64)
-
-    def picture(self) -> NDArray[np.uint8]:
-        cells = np.frombuffer(text.unfolded(self.state), np.uint8)
-        return self.tile_set.render(cells.reshape(-1, text.WIDTH))

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from ragen_envs.pictures import drawing as d
-from ragen_envs.pictures.tiles import Painter, TileSet
+from ragen_envs.pictures.tiles import TileSet
 
 _YELLOW: Final = (250, 214, 58)
 _ORANGE: Final = (240, 142, 40)
@@ -22,9 +22,5 @@ def _nothing(canvas: d.Canvas) -> None:
     """Leave the background."""
 
 
-_PAINTERS: Final[tuple[Painter, ...]] = (
-    *(partial(_sticker, color) for color in _STICKERS), _nothing
-)  # fmt: skip
-
-TILES: Final = TileSet(_PAINTERS, d.PAPER)
+TILES: Final = TileSet([*(partial(_sticker, color) for color in _STICKERS), _nothing], d.PAPER)
 """The tiles of the cell codes of the unfolded cube, in their order."""

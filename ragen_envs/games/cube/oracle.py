@@ -37,35 +37,22 @@ _SOLVED: Final = 0
 Ints = NDArray[np.int64]
 
 
-class MoveTables(NamedTuple):
-    """The effects of the actions on the two parts of a state."""
-
-    orders: Ints
-    """(6, 5040) the number of the order after each action."""
-    twists: Ints
-    """(6, 729) the number of the twists after each action."""
-
-
 @lru_cache(maxsize=1)
-def move_tables() -> MoveTables:
-    """Return the tables of the actions, made at the first call."""
+def move_tables() -> tuple[Ints, Ints]:
+    """Return the number of the order, (6, 5040), and of the twists, (6, 729), after each action."""
     orders = np.array(list(permutations(range(7))))
     twists: Ints = np.array([(*t, -sum(t) % 3) for t in product(range(3), repeat=6)], np.int64)
     rank = np.zeros(7**7, np.int64)
     rank[_order_code(orders)] = np.arange(_ORDERS)
     order_moves, twist_moves = [], []
     for action in range(len(ACTION_NAMES)):
-        source, added = _effect(action)
+        after = pieces_of(turned(SOLVED, action))
+        assert after is not None
+        # The corner from which the action takes each piece, and the twist that it adds.
+        source, added = np.array(after.order), np.array(after.twists)
         order_moves.append(rank[_order_code(orders[:, source])])
         twist_moves.append(_twist_code((twists[:, source] + added) % 3))
-    return MoveTables(np.array(order_moves), np.array(twist_moves))
-
-
-def _effect(action: int) -> tuple[list[int], list[int]]:
-    """Return the corner from which an action takes each piece, and the twist that it adds."""
-    after = pieces_of(turned(SOLVED, action))
-    assert after is not None
-    return list(after.order), list(after.twists)
+    return np.array(order_moves), np.array(twist_moves)
 
 
 def _order_code(orders: Ints) -> Ints:
@@ -81,12 +68,12 @@ def _twist_code(twists: Ints) -> Ints:
 @lru_cache(maxsize=1)
 def distances() -> NDArray[np.uint8]:
     """Return the fewest turns of each state, (5040 * 729,) by order * 729 + twists."""
-    moves = move_tables()
+    orders, twists = move_tables()
     fewest = np.full(_ORDERS * TWISTS, _UNKNOWN, np.uint8)
     fewest[_SOLVED] = 0
     for turns in range(MOST_TURNS):
         order, twist = np.divmod(np.flatnonzero(fewest == turns), TWISTS)
-        for to_order, to_twist in zip(moves.orders, moves.twists, strict=True):
+        for to_order, to_twist in zip(orders, twists, strict=True):
             after = to_order[order] * TWISTS + to_twist[twist]
             fewest[after[fewest[after] == _UNKNOWN]] = turns + 1
     return fewest
@@ -100,13 +87,13 @@ def fewest_turns(state: bytes) -> int:
 
 def solution(state: bytes) -> tuple[int, ...]:
     """Return a solution with the fewest turns."""
-    moves, known = move_tables(), distances()
+    orders, twists = move_tables()
     order, twist = numbers(state)
     plan = []
     for turns in range(fewest_turns(state), 0, -1):
-        after = moves.orders[:, order] * TWISTS + moves.twists[:, twist]
-        action = int(np.flatnonzero(known[after] == turns - 1)[0])
-        order, twist = int(moves.orders[action, order]), int(moves.twists[action, twist])
+        after = orders[:, order] * TWISTS + twists[:, twist]
+        action = int(np.flatnonzero(distances()[after] == turns - 1)[0])
+        order, twist = int(orders[action, order]), int(twists[action, twist])
         plan.append(action)
     return tuple(plan)
 

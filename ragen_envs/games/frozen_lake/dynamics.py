@@ -46,6 +46,14 @@ def slipped(action: int, success_rate: float, draw: float) -> int:
     return (action + turned(success_rate, draw)) & 3
 
 
+def directions(action: int, success_rate: float) -> tuple[tuple[int, float], ...]:
+    """Return the directions that an action may really take, the intended one first, and their chances."""
+    side = (1.0 - success_rate) / 2
+    # A draw that leads ahead, one to each side, and their chances.
+    draws = ((0.0, success_rate), (success_rate, side), (success_rate + side, side))
+    return tuple((slipped(action, success_rate, draw), chance) for draw, chance in draws)
+
+
 def walk(position: int, direction: int, height: int, width: int) -> int:
     """Return the cell index after one move; walking off the edge stays in place."""
     row = position // width

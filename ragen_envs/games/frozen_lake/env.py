@@ -180,6 +180,3 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def info(self, effective: bool) -> dict[str, Any]:
         return {**super().info(effective), "slipped": self._slipped}
-
-    def picture(self) -> NDArray[np.uint8]:
-        return self.tile_set.render(self.board)

@@ -72,18 +72,23 @@ def close_off(tiles: Sequence[int], size: int, seen: Sequence[int], cells: Ints)
             cells[i] = HOLE
 
 
-def map_key(tiles: bytes | bytearray, height: int, width: int, *starts: int) -> int:
-    """Return the key of a map, equal for all rotations and reflections.
-
-    Where the player starts among the tiles that can be walked to, and what lies beyond them, changes nothing.
-    """
+def walkable(tiles: bytes | bytearray, height: int, width: int, *starts: int) -> bytes:
+    """Return a map with holes in place of the frozen tiles that cannot be walked to from any start."""
     size = height * width
     seen, walked, stack, cells = [0] * size, [0] * size, [0] * size, bytearray(size)
     for start in starts:
         has_path(tiles, size, start, ways(height, width), walked, stack)
         seen = [a | b for a, b in zip(seen, walked, strict=True)]
     close_off(tiles, size, seen, cells)
-    return grid_key(cells, height, width)
+    return bytes(cells)
+
+
+def map_key(tiles: bytes | bytearray, height: int, width: int, *starts: int) -> int:
+    """Return the key of a map, equal for all rotations and reflections.
+
+    Where the player starts among the tiles that can be walked to, and what lies beyond them, changes nothing.
+    """
+    return grid_key(walkable(tiles, height, width, *starts), height, width)
 
 
 def generate(height: int, width: int, p: float, stream: int, split: str) -> tuple[bytes, int, int]:

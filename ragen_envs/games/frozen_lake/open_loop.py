@@ -10,13 +10,14 @@ most maps: a random 4x4 map with 10 actions left takes about 10 ms, however many
 """
 
 from functools import lru_cache
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.errors import SolverLimitError
-from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, Lake, slipped, walk
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, Lake, directions, walk
 
 MAX_WORK: Final = 250_000_000
 """Most comparisons of two vectors for one map and one budget; about five seconds. It is enough for seven
@@ -46,17 +47,12 @@ def transitions(lake: Lake) -> Floats:
     tiles, height, width, success_rate = lake
     size = len(tiles)
     law = np.zeros((4, size, size))
-    side = (1.0 - success_rate) / 2
-    # A draw that leads ahead, one to each side, and their chances.
-    chances = ((0.0, success_rate), (success_rate, side), (success_rate + side, side))
-    for action in range(4):
-        for cell in range(size):
-            if tiles[cell] != FROZEN:
-                law[action, cell, cell] = 1.0
-                continue
-            for draw, chance in chances:
-                direction = slipped(action, success_rate, draw)
-                law[action, cell, walk(cell, direction, height, width)] += chance
+    for action, cell in product(range(4), range(size)):
+        if tiles[cell] != FROZEN:
+            law[action, cell, cell] = 1.0
+            continue
+        for direction, chance in directions(action, success_rate):
+            law[action, cell, walk(cell, direction, height, width)] += chance
     law.flags.writeable = False
     return law
 

@@ -6,7 +6,8 @@ from functools import lru_cache
 import numpy as np
 
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline
-from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, HOLE, Lake, walk
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, Lake, walk
+from ragen_envs.games.frozen_lake.generator import walkable
 from ragen_envs.games.frozen_lake.open_loop import Floats, open_loop_optimum, transitions
 
 
@@ -50,17 +51,7 @@ def _within_reach(lake: Lake, position: int) -> Lake:
 
     Fewer cells to search, and one programme for all lakes that differ only out of reach.
     """
-    reached, queue = {position}, [position]
-    for cell in queue:
-        for action in range(4):
-            after = walk(cell, action, lake.height, lake.width)
-            if lake.tiles[after] == FROZEN and after not in reached:
-                reached.add(after)
-                queue.append(after)
-    tiles = bytes(
-        HOLE if tile == FROZEN and cell not in reached else tile for cell, tile in enumerate(lake.tiles)
-    )
-    return lake._replace(tiles=tiles)
+    return lake._replace(tiles=walkable(lake.tiles, lake.height, lake.width, position))
 
 
 def _advise_deterministic(lake: Lake, position: int, budget: Budget) -> Advice:

@@ -16,12 +16,13 @@ from ragen_envs.game.claims import (
     Cell,
     Claim,
     cells_of,
+    listed,
     made,
     read_places,
     read_steps,
     split_thought,
 )
-from ragen_envs.game.grids import BoardText, places_text, plain_places
+from ragen_envs.game.grids import BoardText, cells_with, places_text
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols, countdown
 from ragen_envs.games.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE, walk
@@ -62,9 +63,8 @@ class FrozenLakeText(BoardText):
         return env.cells, env.width
 
     def coordinates(self, env: Any) -> str:
-        places = {"player": [env.position]}
-        for name, code in (("goal", GOAL), ("hole", HOLE)):
-            places[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
+        goals, holes = cells_with(env.tiles, GOAL), cells_with(env.tiles, HOLE)
+        places = {"player": [env.position], "goal": goals, "hole": holes}
         return places_text(places, env.height, env.width, "Tiles not listed are frozen.")
 
     def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
@@ -83,7 +83,7 @@ class FrozenLakeText(BoardText):
                 true = sorted(stated) == sorted(real) if len(before) == 1 else set(stated) == set(real)
                 true = true and (stated[0] == real[0] or len(before) > 1)
                 true = true and (match["stays"] is None or places == before)
-            fact = f"{names[action]} to {_words(real)}"
+            fact = f"{names[action]} to {listed(real, ' or ')}"
             claims.append(made(MOVE, match, true, fact, action))
             ending = _END.match(thought, match.end(), end)
             if stated and ending is not None:
@@ -104,23 +104,21 @@ class FrozenLakeText(BoardText):
                 f"{when}: player {each}",
             )
         things = _things(env)
-        before = "; ".join(f"{name}: {_words(things[name], ', ')}" for name in _FORM)
+        form = "player", "goal", "holes next to me"
+        before = "; ".join(f"{name}: {listed(things[name])}" for name in form)
         then = {divmod(place, env.width) for place in _reached(env, actions)}
-        return before, f"{when}: player {_words(sorted(then))}"
+        return before, f"{when}: player {listed(sorted(then), ' or ')}"
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
         """State where things are, then the moves, counted down, and where each leads.
 
         On slippery ice that is known of the first move only: three places.
         """
-        width = env.width
-        goals = [cell for cell, tile in enumerate(env.tiles) if tile == GOAL]
-        holes = [cell for cell, tile in enumerate(env.tiles) if tile == HOLE]
+        things = _things(env)
         steps = _slippery_steps if env.success_rate < 1 else _sure_steps
         parts = [
-            f"Places as row column. Player {plain_places([env.position], width)}. "
-            f"Goal {plain_places(goals, width)}.",
-            f"Hole {plain_places(holes, width)}." if holes else "No hole.",
+            f"Places as row column. Player {listed(things['player'])}. Goal {listed(things['goal'])}.",
+            f"Hole {listed(things['hole'])}." if things["hole"] else "No hole.",
             countdown(budget),
         ]
         for left, step in zip(range(budget.this_turn, 0, -1), steps(env, actions), strict=False):
@@ -128,23 +126,16 @@ class FrozenLakeText(BoardText):
         return " ".join(parts)
 
 
-_FORM: Final = ("player", "goal", "holes next to me")
-
-
 def _things(env: Any) -> dict[str, list[Cell]]:
     """Return the places of what a thought names."""
     beside = {walk(env.position, way, env.height, env.width) for way in range(4)}
     cells = {
         "player": [env.position],
-        "goal": [cell for cell, tile in enumerate(env.tiles) if tile == GOAL],
-        "hole": [cell for cell, tile in enumerate(env.tiles) if tile == HOLE],
+        "goal": cells_with(env.tiles, GOAL),
+        "hole": cells_with(env.tiles, HOLE),
         "holes next to me": [cell for cell in sorted(beside) if env.tiles[cell] == HOLE],
     }
     return {name: [divmod(cell, env.width) for cell in some] for name, some in cells.items()}
-
-
-def _words(places: Sequence[Cell], separator: str = " or ") -> str:
-    return separator.join(f"{row} {column}" for row, column in places) or "none"
 
 
 def _led(env: Any, places: Sequence[int], action: int) -> list[int]:
@@ -194,17 +185,14 @@ def _sure_steps(env: Any, actions: Sequence[int]) -> Iterator[str]:
         before, position = position, walk(position, action, env.height, env.width)
         way = "to" if position != before else "stays at"
         end = _ENDS.get(env.tiles[position], "")
-        yield f"{ACTION_NAMES[action]} {way} {plain_places([position], env.width)}{end}"
+        yield f"{ACTION_NAMES[action]} {way} {listed([divmod(position, env.width)])}{end}"
         if end:
             return
 
 
 def _slippery_steps(env: Any, actions: Sequence[int]) -> Iterator[str]:
     """Yield each move, the first with the cells to which it may lead."""
-    sides = ((actions[0] - 1) % 4, actions[0], (actions[0] + 1) % 4)
-    left, ahead, right = (
-        plain_places([walk(env.position, way, env.height, env.width)], env.width) for way in sides
-    )
+    ahead, left, right = (listed([divmod(cell, env.width)]) for cell in _led(env, [env.position], actions[0]))
     yield f"{ACTION_NAMES[actions[0]]} to {ahead}, slips to {left} or {right}"
     yield from (ACTION_NAMES[action] for action in actions[1:])
 

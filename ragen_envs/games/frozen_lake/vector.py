@@ -1,6 +1,5 @@
 """Many lakes as one vectorised Gymnasium environment."""
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,10 @@ from numpy.typing import NDArray
 from ragen_envs.compiled.kernels import key_tables
 from ragen_envs.compiled.vector import GameVectorEnv
 from ragen_envs.errors import GenerationError, RagenError
-from ragen_envs.game.grids import grid_texts, signs_of
 from ragen_envs.games.frozen_lake import generator, kernels
 from ragen_envs.games.frozen_lake.dynamics import PLAYER, ways
 from ragen_envs.games.frozen_lake.env import FrozenLakeEnv
-from ragen_envs.games.frozen_lake.text import CELL_NAMES, STANDARD, decode_level
+from ragen_envs.games.frozen_lake.text import decode_level
 
 
 class FrozenLakeVectorEnv(GameVectorEnv):
@@ -81,16 +79,15 @@ class FrozenLakeVectorEnv(GameVectorEnv):
         kernels.start_all(self._tiles, self._cells, self._state, phase, levels)
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
-        cells = _decode(level)
-        if cells.shape != (self.single.height, self.single.width):  # padding would move the edges
+        tiles, height, width, start = decode_level(level)
+        if (height, width) != (self.single.height, self.single.width):  # padding would move the edges
             raise RagenError("levels have several sizes, but a vector env of lakes needs one size")
-        return cells.ravel()
+        cells = np.frombuffer(bytearray(tiles), np.uint8)
+        cells[start] += PLAYER
+        return cells
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
         self._tiles[ids] = rows
-
-    def _texts(self) -> list[str]:
-        return grid_texts(self._observations, signs_of(STANDARD, CELL_NAMES))
 
     def _failure(self) -> GenerationError:
         return generator.no_map(self.single.height, self.single.width, self.single.p)
@@ -98,11 +95,3 @@ class FrozenLakeVectorEnv(GameVectorEnv):
     def _show(self, i: int) -> None:
         position = int(self._state[kernels.POSITION, i])
         self.single.place(self._tiles[i].tobytes(), position)
-
-
-@lru_cache(maxsize=8192)
-def _decode(level: str) -> NDArray[np.uint8]:
-    tiles, height, width, start = decode_level(level)
-    cells = np.frombuffer(tiles, np.uint8).copy()
-    cells[start] += PLAYER
-    return cells.reshape(height, width)

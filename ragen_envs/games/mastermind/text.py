@@ -6,7 +6,7 @@ from typing import Any
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import OwnText, Symbols
-from ragen_envs.games.mastermind.dynamics import CODES, COLORS, Answer, read_code
+from ragen_envs.games.mastermind.dynamics import CODES, COLORS, read_code
 from ragen_envs.games.mastermind.oracle import remaining
 
 
@@ -25,8 +25,8 @@ class MastermindText(OwnText):
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         lines = [
-            f"{number}. {' '.join(guess)}: {answer_text(answer)}"
-            for number, (guess, answer) in enumerate(env.guesses, 1)
+            f"{number}. {' '.join(guess)}: {right} right, {misplaced} in the wrong place"
+            for number, (guess, (right, misplaced)) in enumerate(env.guesses, 1)
         ]
         return "\n".join(["Guesses so far:", *lines]) if lines else "No guesses so far."
 
@@ -39,12 +39,6 @@ class MastermindText(OwnText):
             return f"Only {' '.join(CODES[left[0]])} agrees with all answers."
         kind = "is one of them" if fits else "is not one of them, but its answer tells more"
         return f"{len(left)} codes agree with all answers. {' '.join(guess or '')} {kind}."
-
-
-def answer_text(answer: Answer) -> str:
-    """Return the words of an answer."""
-    right, misplaced = answer
-    return f"{right} right, {misplaced} in the wrong place"
 
 
 def decode_level(level: str) -> str:

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ragen_envs.game.arguments import read_count, read_rows
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.places import place_name
@@ -14,7 +12,6 @@ from ragen_envs.games.minesweeper.dynamics import ALL, AROUND, CELLS, SIDE
 from ragen_envs.levels.keys import grid_key
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
-from ragen_envs.pictures.drawing import Image
 
 
 class MinesweeperEnv(WordGameEnv):
@@ -156,7 +153,3 @@ class MinesweeperEnv(WordGameEnv):
     def start(self, level: str) -> None:
         self.mined, first = text.decode_level(level)
         self.opened = dynamics.opened_by(self.mined, first)
-
-    def picture(self) -> Image:
-        cells = np.frombuffer(self.shown(), np.uint8)
-        return self.tile_set.render(cells.reshape(SIDE, SIDE))

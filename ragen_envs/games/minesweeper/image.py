@@ -5,7 +5,7 @@ from typing import Final
 
 from ragen_envs.pictures import drawing as d
 from ragen_envs.pictures.font import draw_character
-from ragen_envs.pictures.tiles import Painter, TileSet
+from ragen_envs.pictures.tiles import TileSet
 
 _COLORS: Final = (d.BLUE, d.TEAL_DARK, d.CORAL, d.WATER, d.CORAL_DARK, d.TEAL, d.INK, d.SLATE)
 
@@ -29,9 +29,5 @@ def _mine(canvas: d.Canvas) -> None:
     canvas.fill(canvas.disc(0.42, 0.42, 0.06), d.WHITE)
 
 
-_PAINTERS: Final[tuple[Painter, ...]] = (
-    *(partial(_number, number) for number in range(9)), _closed, _mine
-)  # fmt: skip
-
-TILES: Final = TileSet(_PAINTERS, d.SLATE_PALE)
+TILES: Final = TileSet([*(partial(_number, n) for n in range(9)), _closed, _mine], d.SLATE_PALE)
 """The tiles of the cell codes, in their order."""

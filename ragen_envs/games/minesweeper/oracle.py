@@ -169,15 +169,12 @@ def _wins(search: Search, opened: Cells, boards: Boards, board: Cells, budget: B
             if board >> cell & 1:
                 return False
             opened |= opened_by(board, cell)
-        boards = tuple(b for b in boards if _fits(b, board, opened))
+        shown = members(opened)
+        boards = tuple(
+            b for b in boards if not b & opened and all(number(b, c) == number(board, c) for c in shown)
+        )
         actions, turns = actions - len(chosen), turns - 1
     return True
-
-
-def _fits(board: Cells, other: Cells, opened: Cells) -> bool:
-    if board & opened:
-        return False
-    return all(number(board, cell) == number(other, cell) for cell in members(opened))
 
 
 def advise(mines: Cells, opened: Cells, budget: Budget) -> tuple[tuple[int, ...], float]:

@@ -71,8 +71,7 @@ class MinesweeperText(BoardText):
     def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:
         """State for each cell whether it is certainly safe, by what is seen before the turn."""
         boards, parts = oracle.consistent(env.mined, env.opened), []
-        for action in actions:
-            cell = cell_of(action)
+        for cell in map(cell_of, actions):
             assert cell is not None
             mined = sum(board >> cell & 1 for board in boards)
             known = f"has a mine on {mined} of {len(boards)} possible boards" if mined else "is safe"
@@ -108,15 +107,14 @@ class MinesweeperText(BoardText):
         """Return the closed neighbors of each cell to open, and what is known of it."""
         if actions is None:
             return "cell: number closed neighbors", "after: cell safe, cell mine or cell a guess"
-        boards, names = oracle.consistent(env.mined, env.opened), list[str]()
+        boards = oracle.consistent(env.mined, env.opened)
         near, known = list[str](), list[str]()
-        for action in actions:
-            cell = cell_of(action)
+        for cell in map(cell_of, actions):
             assert cell is not None
-            names.append(place_name(cell, SIDE))
-            near.append(f"{names[-1]}: {(AROUND[cell] & ~env.opened).bit_count()} closed neighbors")
+            name = place_name(cell, SIDE)
+            near.append(f"{name}: {(AROUND[cell] & ~env.opened).bit_count()} closed neighbors")
             guess = any(board >> cell & 1 for board in boards)
-            known.append(f"{names[-1]} {'a guess' if guess else 'safe'}")
+            known.append(f"{name} {'a guess' if guess else 'safe'}")
         return ", ".join(near), f"after: {', '.join(known)}"
 
 

@@ -2,6 +2,6 @@
 
 from ragen_envs.games.sokoban.dynamics import REWARDS, Reward
 from ragen_envs.games.sokoban.env import SokobanEnv
-from ragen_envs.games.sokoban.solver import solve
+from ragen_envs.games.sokoban.oracle import solve
 
 __all__ = ["REWARDS", "Reward", "SokobanEnv", "solve"]

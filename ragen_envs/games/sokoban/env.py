@@ -38,7 +38,6 @@ from ragen_envs.games.sokoban.dynamics import (
 from ragen_envs.games.sokoban.generator import generate
 from ragen_envs.games.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
 from ragen_envs.games.sokoban.level_key import SIDE, level_key
-from ragen_envs.games.sokoban.solver import solve
 from ragen_envs.levels.files import FileLevel, read_level_file
 from ragen_envs.levels.splits import TRAIN
 
@@ -178,11 +177,12 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return read_level_file(path, text.is_file_row, text.read_file_rows)
 
     def solution(self) -> tuple[int, ...] | None:
-        return solve(self.board)
+        return oracle.solve(self.board)
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
         """Return the value of random actions; None if very many states are within reach."""
-        return oracle.random_baseline(self.board, self._left, self.reward, as_budget(budget))
+        ahead = oracle.look_ahead(self.board, self._left, self.reward, as_budget(budget))
+        return None if ahead is None else RandomBaseline(ahead.random_success, ahead.random_return)
 
     def max_return(self, budget: Budget | int | None = None) -> float:
         """Return the largest sum of rewards, whether it solves the level or not.
@@ -190,8 +190,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         Where a solution does not fit the budget, the oracle still sets out on it, though other actions may
         pay more. With very many states within reach, it is the return of the oracle.
         """
-        most = oracle.max_return(self.board, self._left, self.reward, as_budget(budget))
-        return super().max_return(budget) if most is None else most
+        ahead = oracle.look_ahead(self.board, self._left, self.reward, as_budget(budget))
+        return super().max_return(budget) if ahead is None else ahead.max_return
 
     def measures(self) -> dict[str, float]:
         """Return also the boxes, the cells that are no wall, and the pushes of the oracle's solution."""
@@ -242,9 +242,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def info(self, effective: bool) -> dict[str, Any]:
         return {**super().info(effective), "boxes_on_target": self.targets - self._left}
-
-    def picture(self) -> NDArray[np.uint8]:
-        return self.tile_set.render(self.board)
 
 
 def _read_reward(reward: str | Mapping[str, float]) -> Reward:

@@ -13,13 +13,14 @@ from ragen_envs.game.claims import (
     Cell,
     Claim,
     cells_of,
+    listed,
     made,
     read_places,
     read_solved,
     read_steps,
     split_thought,
 )
-from ragen_envs.game.grids import BoardText, places_text, rewards_text
+from ragen_envs.game.grids import BoardText, cells_with, places_text, rewards_text
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols, countdown
 from ragen_envs.games.sokoban.dynamics import (
@@ -49,7 +50,12 @@ CELL_NAMES: Final = (
 STANDARD: Final = dict(zip(CELL_NAMES, "#_O√XPS", strict=True))
 NEW_VOCAB: Final = dict(zip(CELL_NAMES, "W.GCBA@", strict=True))
 
-_TARGETS: Final = (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)
+PIECES: Final = {
+    "player": (PLAYER, PLAYER_ON_TARGET),
+    "box": (BOX, BOX_ON_TARGET),
+    "target": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
+}
+"""The cell codes of each kind of thing."""
 _DECODE: Final = bytes.maketrans(b"#_O+XPS", bytes(range(7)))
 _XSB: Final = str.maketrans("-_ .*$@+", "___O+XPS")
 _RUN: Final = re.compile(r"(\d+)([^\d|])")
@@ -82,12 +88,8 @@ class SokobanText(BoardText):
     def coordinates(self, env: Any) -> str:
         cells, height, width = env.cells, env.height, env.width
         inner = [row * width + column for row in range(1, height - 1) for column in range(1, width - 1)]
-        places = {
-            "player": [i for i, cell in enumerate(cells) if cell >= PLAYER],
-            "box": [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)],
-            "target": [i for i, cell in enumerate(cells) if cell in _TARGETS],
-            "wall": [i for i in inner if cells[i] == WALL],
-        }
+        places = {name: cells_with(cells, *codes) for name, codes in PIECES.items()}
+        places["wall"] = [i for i in inner if cells[i] == WALL]
         return places_text(
             places, height, width, "The border is wall and not listed; other cells not listed are empty."
         )
@@ -96,7 +98,7 @@ class SokobanText(BoardText):
         """State where things are, then where each move leads; the moves are counted down."""
         width, cells = env.width, bytearray(env.cells)
         seen = _things(cells, width)
-        lists = " ".join(f"{name.capitalize()} {_words(places)}." for name, places in seen.items())
+        lists = " ".join(f"{name.capitalize()} {listed(places)}." for name, places in seen.items())
         parts = [f"Places as row column. {lists} {countdown(budget)}"]
         for left, action in zip(range(budget.this_turn, 0, -1), actions, strict=False):
             parts.append(f"{left} {ACTION_NAMES[action]} {_outcome(*_moved(cells, width, action))}.")
@@ -133,24 +135,16 @@ class SokobanText(BoardText):
                 "after: player row column; box row column"
             )
         cells, width = bytearray(env.cells), env.width
-        before = "; ".join(f"{k}: {_words(v)}" for k, v in _things(cells, width).items())
+        before = "; ".join(f"{k}: {listed(v)}" for k, v in _things(cells, width).items())
         for action in actions:
             _moved(cells, width, action)
         things = _things(cells, width)
-        return before, f"after: player {_words(things['player'])}; box {_words(things['box'])}"
+        return before, f"after: player {listed(things['player'])}; box {listed(things['box'])}"
 
 
 def _things(cells: bytearray, width: int) -> dict[str, list[Cell]]:
     """Return the places of what a thought names."""
-    codes = {"player": (PLAYER, PLAYER_ON_TARGET), "box": (BOX, BOX_ON_TARGET), "target": _TARGETS}
-    return {
-        name: [divmod(i, width) for i, cell in enumerate(cells) if cell in wanted]
-        for name, wanted in codes.items()
-    }
-
-
-def _words(places: Sequence[Cell]) -> str:
-    return ", ".join(f"{row} {column}" for row, column in places)
+    return {name: [divmod(i, width) for i in cells_with(cells, *codes)] for name, codes in PIECES.items()}
 
 
 def _player(cells: bytearray, width: int) -> Cell:
@@ -169,7 +163,7 @@ def _outcome(player: Cell | None, box: Cell | None) -> str:
     """Describe the outcome of a move, in the words of a thought."""
     if player is None:
         return "blocked"
-    return f"to {_words([player])}" + (f", box to {_words([box])}" if box else "")
+    return f"to {listed([player])}" + (f", box to {listed([box])}" if box else "")
 
 
 def reward_terms(

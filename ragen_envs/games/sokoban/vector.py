@@ -1,6 +1,5 @@
 """Many Sokoban boards as one vectorised Gymnasium environment."""
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,12 @@ from numpy.typing import NDArray
 
 from ragen_envs.compiled.vector import GameVectorEnv, read_only
 from ragen_envs.errors import GenerationError
-from ragen_envs.game.grids import grid_texts, padded, signs_of
+from ragen_envs.game.grids import padded
 from ragen_envs.games.sokoban import generator, kernels
 from ragen_envs.games.sokoban.dynamics import WALL
 from ragen_envs.games.sokoban.env import SokobanEnv
 from ragen_envs.games.sokoban.level_key import room_weights
-from ragen_envs.games.sokoban.text import CELL_NAMES, STANDARD, decode_level
+from ragen_envs.games.sokoban.text import decode_level
 
 
 class SokobanVectorEnv(GameVectorEnv):
@@ -83,23 +82,15 @@ class SokobanVectorEnv(GameVectorEnv):
         kernels.start_all(self._cells, self._state, phase, levels, self._size, width, self._distances)
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
-        board, shape = _decode(level), (self.single.height, self.single.width)
-        return board.ravel() if board.shape == shape else padded(board, shape, WALL).ravel()
+        board, height, width = decode_level(level)
+        cells, shape = np.frombuffer(board, np.uint8), (self.single.height, self.single.width)
+        return cells if (height, width) == shape else padded(cells.reshape(height, -1), shape, WALL).ravel()
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
         self._boards[ids] = rows
-
-    def _texts(self) -> list[str]:
-        return grid_texts(self._observations, signs_of(STANDARD, CELL_NAMES))
 
     def _failure(self) -> GenerationError:
         return generator.no_level(self.single.height, self.single.width, self.single.boxes)
 
     def _show(self, i: int) -> None:
         self.single.place(self._boards[i].tobytes())
-
-
-@lru_cache(maxsize=8192)
-def _decode(level: str) -> NDArray[np.uint8]:
-    board, height, width = decode_level(level)
-    return np.frombuffer(board, np.uint8).reshape(height, width)

@@ -25,15 +25,11 @@ _LINES: Final = {
 }
 
 
-def _units() -> tuple[tuple[tuple[str, tuple[int, ...]], ...], ...]:
-    """Return, for each cell, the row, the column and the box that it is in."""
-    return tuple(
-        tuple((kind, line) for kind, lines in _LINES.items() for line in lines if cell in line)
-        for cell in range(CELLS)
-    )
-
-
-UNITS: Final = _units()
+UNITS: Final = tuple(
+    tuple((kind, line) for kind, lines in _LINES.items() for line in lines if cell in line)
+    for cell in range(CELLS)
+)
+"""For each cell, the row, the column and the box that it is in."""
 
 
 class Placement(NamedTuple):

@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ragen_envs.game.arguments import read_count, read_rows
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.sudoku import dynamics, generator, image, text
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
-from ragen_envs.pictures.drawing import Image
 
 MOST_CLUES: int = 12
 """Puzzles with more are not drawn."""
@@ -117,7 +114,3 @@ class SudokuEnv(WordGameEnv):
 
     def start(self, level: str) -> None:
         self.grid = text.decode_level(level)
-
-    def picture(self) -> Image:
-        cells = np.frombuffer(self.grid, np.uint8)
-        return self.tile_set.render(cells.reshape(dynamics.SIDE, dynamics.SIDE))

@@ -5,7 +5,7 @@ from typing import Final
 
 from ragen_envs.pictures import drawing as d
 from ragen_envs.pictures.font import draw_character
-from ragen_envs.pictures.tiles import Painter, TileSet
+from ragen_envs.pictures.tiles import TileSet
 
 
 def _cell(digit: str, canvas: d.Canvas) -> None:
@@ -14,7 +14,5 @@ def _cell(digit: str, canvas: d.Canvas) -> None:
         draw_character(canvas, digit, 0.32, 0.24, 0.09, d.INK)
 
 
-_PAINTERS: Final[tuple[Painter, ...]] = tuple(partial(_cell, digit) for digit in ("", *"1234"))
-
-TILES: Final = TileSet(_PAINTERS, d.SLATE_PALE)
+TILES: Final = TileSet([partial(_cell, digit) for digit in ("", *"1234")], d.SLATE_PALE)
 """The tiles of the cell codes, in their order."""

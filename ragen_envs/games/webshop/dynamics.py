@@ -55,8 +55,8 @@ class Page:
         return dict(self.chosen)
 
     @cached_property
-    def option_buttons(self) -> Mapping[str, tuple[str, str]]:
-        """Name and value of each option's button.
+    def option_labels(self) -> Mapping[tuple[str, str], str]:
+        """The label of each option's button, by name and value.
 
         A button is labelled by its value, or, where options share a value, by ``name: value``.
         """
@@ -66,11 +66,16 @@ class Page:
         labels = [value.casefold() for _, value in pairs]
         fixed = {each.casefold() for each in (*SUBPAGES, BUY, BACK, PREVIOUS)}
         return {
-            value
+            (name, value): value
             if labels.count(value.casefold()) == 1 and value.casefold() not in fixed
-            else f"{name}: {value}": (name, value)
+            else f"{name}: {value}"
             for name, value in pairs
         }
+
+    @cached_property
+    def option_buttons(self) -> Mapping[str, tuple[str, str]]:
+        """Name and value of each option's button, by its label."""
+        return {label: pair for pair, label in self.option_labels.items()}
 
 
 def buttons(page: Page, catalogue: Catalogue) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from ragen_envs.games.webshop import dynamics, image, oracle, text
 from ragen_envs.games.webshop.catalogue import FAMILY, Catalogue, make_catalogue
 from ragen_envs.games.webshop.goals import Goal, decode_goal, draw_goal, encode_goal
 from ragen_envs.games.webshop.html import page_html
+from ragen_envs.games.webshop.published import read_goals, read_shop
 from ragen_envs.games.webshop.reward import Verdict, judge
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
@@ -120,8 +121,6 @@ class WebShopEnv(WordGameEnv):
             self.catalogue: Catalogue = make_catalogue(count, seed)
             self.distribution = f"webshop-{count}" + (f"-{seed}" if seed else "")
         else:
-            from ragen_envs.games.webshop.published import read_goals, read_shop
-
             if (products, catalogue_seed) != (PRODUCTS, 0):
                 raise RagenError(
                     f"products is {products!r} and catalogue_seed is {catalogue_seed!r}, but with data "
@@ -138,11 +137,7 @@ class WebShopEnv(WordGameEnv):
     @property
     def goals(self) -> tuple[Goal, ...]:
         """The goals of published data; none where they are drawn. They are no part of copies and pickles."""
-        if self._folder is None:
-            return ()
-        from ragen_envs.games.webshop.published import read_goals
-
-        return read_goals(self._folder)
+        return () if self._folder is None else read_goals(self._folder)
 
     @property
     def success(self) -> bool:

@@ -95,12 +95,9 @@ def _row(product: Product) -> str:
 
 def _options(page: Page) -> str:
     assert page.product is not None
-    groups = []
-    for name, _ in page.product.options:
-        shown = "".join(
-            _button(label, "chosen" if page.options.get(name) == value else "")
-            for label, (own, value) in page.option_buttons.items()
-            if own == name
-        )
+    groups, labels = [], page.option_labels
+    for name, values in page.product.options:
+        kinds = ("chosen" if page.options.get(name) == value else "" for value in values)
+        shown = "".join(_button(labels[name, value], kind) for value, kind in zip(values, kinds, strict=True))
         groups.append(f"<fieldset><legend>{escape(name)}</legend>{shown}</fieldset>")
     return "".join(groups)

@@ -26,7 +26,9 @@ def render(instruction: str, page: Page, catalogue: Catalogue) -> d.Image:
         top = _MARGIN + row * _LINE
         if color is not d.INK:
             picture[top : top + _LINE, _MARGIN : WIDTH - _MARGIN] = np.array(color, np.uint8)
-        _write_left(picture, line, top + _LINE // 2, d.INK)
+        if short := shorten(line, _SCALE, WIDTH - 2 * _MARGIN - 8):
+            middle = _MARGIN + 6 + measure(short, _SCALE) // 2
+            write(picture, short, middle, top + _LINE // 2, _SCALE, d.INK)
     return picture
 
 
@@ -42,10 +44,3 @@ def _wrap(line: str, first: bool) -> list[tuple[str, d.Color]]:
         else:
             parts.append(word)
     return [(part, color) for part in parts]
-
-
-def _write_left(picture: d.Image, line: str, y: int, color: d.Color) -> None:
-    short = shorten(line, _SCALE, WIDTH - 2 * _MARGIN - 8)
-    if short:
-        left = _MARGIN + 6
-        write(picture, short, left + measure(short, _SCALE) // 2, y, _SCALE, color)

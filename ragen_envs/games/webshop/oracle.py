@@ -128,17 +128,12 @@ def path(catalogue: Catalogue, page: Page, offer: Offer, options: int, goal: Goa
 
     None if neither search finds it and it is not on the way.
     """
-    labels = _labels(offer.product)
+    labels = Page(query="", product=offer.product).option_labels
     plans = []
     for way, chosen in _ways(catalogue, page, offer.product, goal):
         pairs = [pair for pair in offer.choice(options, chosen) if pair not in chosen]
         plans.append((*way, *(f"click[{labels[pair]}]" for pair in pairs), f"click[{BUY}]"))
     return min(plans, key=len, default=None)
-
-
-def _labels(product: Product) -> dict[Pair, str]:
-    page = Page(query="", product=product)
-    return {pair: label for label, pair in page.option_buttons.items()}
 
 
 _Way = tuple[tuple[str, ...], tuple[Pair, ...]]

@@ -7,20 +7,17 @@ from ragen_envs.games.webshop.catalogue import Catalogue, Product
 from ragen_envs.games.webshop.dynamics import BACK, BUY, PREVIOUS, SUBPAGES, Page, buttons
 
 _SEPARATOR: Final = " [SEP] "
+_RICH: Final = {
+    "text": "{}", "button": "[button] {} [button_]", "clicked": "[clicked button] {} [clicked button_]"
+}  # fmt: skip
 
 
 def published_text(instruction: str, page: Page, catalogue: Catalogue, rich: bool) -> str:
     """Return a page in one of the published forms: visible texts, or lines with marked buttons."""
     pieces = _pieces(instruction, page, catalogue)
     if rich:
-        return "\n".join(_rich(text, kind) for text, kind in pieces)
+        return "\n".join(_RICH[kind].format(text) for text, kind in pieces)
     return _SEPARATOR.join(text for text, _ in pieces)
-
-
-def _rich(text: str, kind: str) -> str:
-    if kind == "button":
-        return f"[button] {text} [button_]"
-    return f"[clicked button] {text} [clicked button_]" if kind == "clicked" else text
 
 
 def _pieces(instruction: str, page: Page, catalogue: Catalogue) -> list[tuple[str, str]]:
@@ -40,12 +37,11 @@ def _pieces(instruction: str, page: Page, catalogue: Catalogue) -> list[tuple[st
     pieces.append((PREVIOUS, "button"))
     if page.subpage is not None:
         return [*pieces, *((line, "text") for line in subpage_lines(page.product, page.subpage))]
-    chosen = set(page.chosen)
-    labels = {pair: label for label, pair in page.option_buttons.items()}
+    labels = page.option_labels
     for name, values in page.product.options:
         pieces.append((name, "text"))
         for value in values:
-            pieces.append((labels[name, value], "clicked" if (name, value) in chosen else "button"))
+            pieces.append((labels[name, value], "clicked" if (name, value) in page.chosen else "button"))
     product = page.product
     pieces += [(product.title, "text"), (f"Price: {_price(product)}", "text")]
     pieces += [(f"Rating: {_rating(product)}", "text")]
@@ -74,9 +70,10 @@ def _plain_lines(page: Page, catalogue: Catalogue) -> Iterator[str]:
         yield from subpage_lines(product, page.subpage)
     else:
         yield f"{product.title}, {_price(product)}, {_rating(product)}"
+        labels = page.option_labels
         for name, values in product.options:
             mark = page.options.get(name)
-            shown = " ".join(f"[{label}]" for label in _labels(page, name))
+            shown = " ".join(f"[{labels[name, value]}]" for value in values)
             yield f"{name}: {shown}" + (f" (chosen: {mark})" if mark in values else "")
         if page.bought:
             return
@@ -85,10 +82,6 @@ def _plain_lines(page: Page, catalogue: Catalogue) -> Iterator[str]:
     others = [label for label in buttons(page, catalogue) if label not in ids | set(options)]
     if others:
         yield "Buttons: " + " ".join(f"[{label}]" for label in others)
-
-
-def _labels(page: Page, option: str) -> list[str]:
-    return [label for label, (name, _) in page.option_buttons.items() if name == option]
 
 
 def subpage_lines(product: Product, subpage: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The search of a shop: BM25 over titles, descriptions, first bullets and options."""
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -32,7 +32,9 @@ class SearchEngine:
         """Return the numbers of the products that share a word with a query, the best first, at most 50."""
 
     def _search(self, query: str) -> tuple[int, ...]:
-        (words,) = self._tokens(query)
+        (words,) = self._tokenize(
+            query.lower(), stopwords="en", stemmer=self._stemmer, return_ids=False, show_progress=False
+        )
         if not words:
             return ()
         scores = np.round(self._index.get_scores(words), _DIGITS)
@@ -42,12 +44,6 @@ class SearchEngine:
             hits = hits[scores[hits] >= bar]
         order = np.argsort(-scores[hits], kind="stable")[:MOST_HITS]
         return tuple(hits[order].tolist())
-
-    def _tokens(self, query: str) -> Any:
-        return self._tokenize(
-            query.lower(), stopwords="en", stemmer=self._stemmer, return_ids=False,
-            show_progress=False,
-        )  # fmt: skip
 
 
 @lru_cache(maxsize=4)

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import OwnText, Symbols
-from ragen_envs.games.webshop.catalogue import Catalogue
-from ragen_envs.games.webshop.dynamics import BUY, PREVIOUS, Page
+from ragen_envs.games.webshop.dynamics import BUY, PREVIOUS
 from ragen_envs.games.webshop.html import page_html
 from ragen_envs.games.webshop.pages import plain_text, published_text
 
@@ -42,8 +41,16 @@ class WebShopText(OwnText):
         )
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:
-        shown = page_text(env.goal.instruction, env.page, env.catalogue, env.observation_mode)
-        return shown if env.verdict is None else f"{shown}\n{_outcome(env)}"
+        page, mode = (env.goal.instruction, env.page, env.catalogue), env.observation_mode
+        if mode == "html":
+            shown = page_html(*page)
+        else:
+            shown = plain_text(*page) if mode == "page" else published_text(*page, rich=mode == "text_rich")
+        if env.verdict is None:
+            return shown
+        wrong = ", ".join(env.verdict.wrong(env.goal))
+        about = f"; wrong: {wrong}" if wrong else ""
+        return f"{shown}\nYou bought {env.page.product.id}. Score: {env.verdict.score:.3g}{about}."
 
     def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:
         """State the request, and the next step towards it."""
@@ -52,19 +59,3 @@ class WebShopText(OwnText):
         (noun,) = sorted(goal.product.nouns)[:1] or ("product",)
         limit = "" if goal.limit is None else f", at most {goal.limit} dollars"
         return f"I want a {noun}: {wanted}{limit}. So I do {', then '.join(actions)}."
-
-
-def _outcome(env: Any) -> str:
-    """Describe the purchase, its score and its faults."""
-    wrong = ", ".join(env.verdict.wrong(env.goal))
-    about = f"; wrong: {wrong}" if wrong else ""
-    return f"You bought {env.page.product.id}. Score: {env.verdict.score:.3g}{about}."
-
-
-def page_text(instruction: str, page: Page, catalogue: Catalogue, mode: str) -> str:
-    """Return a page as text: "page", "text", "text_rich" or "html"."""
-    if mode == "html":
-        return page_html(instruction, page, catalogue)
-    if mode == "page":
-        return plain_text(instruction, page, catalogue)
-    return published_text(instruction, page, catalogue, rich=mode == "text_rich")

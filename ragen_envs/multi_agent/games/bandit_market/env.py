@@ -12,7 +12,7 @@ from ragen_envs.game.oracle import Advice
 from ragen_envs.games.bandit.dynamics import pull
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.base import MultiAgentEnv
-from ragen_envs.multi_agent.games.bandit_market import generator, oracle, text
+from ragen_envs.multi_agent.games.bandit_market import generator, image, oracle, text
 from ragen_envs.multi_agent.games.bandit_market.dynamics import counts_of, is_best_reply, share
 
 MAX_ARMS = 6
@@ -123,6 +123,7 @@ class BanditMarketEnv(MultiAgentEnv):
         pots = [pull(arm, self.rng.random()) for _, arm in self.offers]
         counts = counts_of(actions, self.arms)
         self.choices = tuple(actions)
+        self._moved = [arm < self.arms for arm in actions]
         self.pots = tuple(pot if n else 0.0 for pot, n in zip(pots, counts, strict=True))
         return share(self.pots, self.choices), [False] * self.players
 
@@ -134,15 +135,5 @@ class BanditMarketEnv(MultiAgentEnv):
         ]
         return np.array(rows, np.float32)
 
-    def info(self, seat: int) -> dict[str, Any]:
-        chosen = None if self.choices is None else self.choices[seat]
-        return {
-            "success": self.success(seat),
-            "action_is_effective": chosen is not None and chosen < self.arms,
-            "rounds_left": self.rounds_left,
-        }
-
     def picture(self) -> NDArray[np.uint8]:
-        from ragen_envs.multi_agent.games.bandit_market import image
-
         return image.render(self.offers, self.choices, self.pots)

@@ -11,6 +11,7 @@ from ragen_envs.game.arguments import read_choice, read_count, read_number, read
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
 from ragen_envs.games.frozen_lake.generator import map_key
+from ragen_envs.games.frozen_lake.image import TILES
 from ragen_envs.levels.seeding import jump, uniform
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.board import MultiAgentBoardEnv
@@ -163,7 +164,6 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         self._lake = lake
         self.tiles = lake.tiles
         self.positions = list(lake.starts)
-        self._moved = [False] * self.players
         self._slipped = [False] * self.players
 
     @property
@@ -183,16 +183,9 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         return score(self.tiles, self.positions, self.finish)
 
     def info(self, seat: int) -> dict[str, Any]:
-        return {
-            "success": self.success(seat),
-            "action_is_effective": self._moved[seat],
-            "slipped": self._slipped[seat],
-            "rounds_left": self.rounds_left,
-        }
+        return {**super().info(seat), "slipped": self._slipped[seat]}
 
     def picture(self) -> NDArray[np.uint8]:
-        from ragen_envs.games.frozen_lake.image import TILES
-
         cells = bytearray(self.tiles)
         for position in self.positions:
             cells[position] = self.tiles[position] + PLAYER

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
-from ragen_envs.games.frozen_lake.dynamics import slipped, ways
+from ragen_envs.games.frozen_lake.dynamics import directions, ways
 from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import ALL, STAY, score, walk_all
 
 MAX_CELLS: Final = 36
@@ -69,15 +69,11 @@ def optimum(tiles: bytes, height: int, width: int, success_rate: float, finish: 
     else:
         values[running], first[running], second[running] = solve_games(games)
     returns = paid.copy()
-    chosen = [_shares(each[running]) @ law for each in (first, second)]
+    # Strategies whose probabilities add up to 1 but for the last rounding.
+    shares = (each[running] / each[running].sum(axis=1, keepdims=True) for each in (first, second))
+    chosen = [share @ law for share in shares]
     returns[:, running] = np.einsum("Sd,pdeS,Se->pS", chosen[0], after.returns[:, reached], chosen[1])
     return Optimum(values, (first, second), returns)
-
-
-def _shares(strategies: Floats) -> Floats:
-    """Return strategies whose probabilities add up to 1 but for the last rounding."""
-    shares: Floats = strategies / strategies.sum(axis=1, keepdims=True)
-    return shares
 
 
 @lru_cache(maxsize=64)
@@ -103,13 +99,11 @@ def _moves(tiles: bytes, height: int, width: int) -> NDArray[np.int64]:
 
 def _law(success_rate: float) -> Floats:
     """Return the probabilities of the directions taken, (5 actions, 5 directions)."""
-    side = (1.0 - success_rate) / 2
     law = np.zeros((_MOVES, _MOVES))
     law[STAY, STAY] = 1.0
     for action in range(STAY):
-        for draw, chance in ((0.0, success_rate), (success_rate, side), (success_rate + side, side)):
-            if chance > 0:
-                law[action, slipped(action, success_rate, draw)] += chance
+        for direction, chance in directions(action, success_rate):
+            law[action, direction] += chance
     return law
 
 

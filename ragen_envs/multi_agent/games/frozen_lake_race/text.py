@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.game.grids import places_text
+from ragen_envs.game.grids import cells_with, places_text
 from ragen_envs.game.text import Symbols
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, HOLE
 from ragen_envs.games.frozen_lake.text import CELL_NAMES as SINGLE
@@ -59,8 +59,7 @@ class FrozenLakeRaceText(SeatBoardText):
     def coordinates(self, env: Any) -> str:
         game = env.game
         places = seats_of(game.positions, env.seat)
-        for name, code in (("goal", GOAL), ("hole", HOLE)):
-            places[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
+        places |= {"goal": cells_with(game.tiles, GOAL), "hole": cells_with(game.tiles, HOLE)}
         return places_text(places, game.height, game.width, "Tiles not listed are frozen.")
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ragen_envs.game.arguments import read_count, read_text
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.sokoban.dynamics import BOX, BOX_ON_TARGET
+from ragen_envs.games.sokoban.image import TILES
 from ragen_envs.games.sokoban.level_key import level_key
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.board import MultiAgentBoardEnv
@@ -139,22 +140,18 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         return sum(rewards, 0.0)
 
     def _start_fresh(self, split: str) -> None:
-        if self._fixed is not None:
+        if self._fixed is None:
+            level, self.rng.stream = generator.generate(
+                self.height, self.width, self.boxes, self.players, self.rng.stream, split
+            )
+        else:
             board, movers, _ = self._fixed
             rounds = generator.budget(bytes(board), movers, self.width)
-            self._start(generator.Level(bytes(board), movers, rounds or generator.MAX_ALONE))
-            return
-        level, self.rng.stream = generator.generate(
-            self.height, self.width, self.boxes, self.players, self.rng.stream, split
-        )
-        self._start(level)
-
-    def _start(self, level: generator.Level) -> None:
+            level = generator.Level(bytes(board), movers, rounds or generator.MAX_ALONE)
         self._initial, self.usual_rounds = level, level.rounds
         self.board = bytearray(level.board)
         self.movers = list(level.movers)
         self._left = self.board.count(BOX)
-        self._moved = [False] * self.players
         self._plans: dict[tuple[bytes, tuple[int, ...]], Plan] = {}
 
     @property
@@ -166,14 +163,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         return [reward] * self.players, [self._left == 0] * self.players
 
     def info(self, seat: int) -> dict[str, Any]:
-        return {
-            "success": self._left == 0,
-            "action_is_effective": self._moved[seat],
-            "boxes_on_target": self.boxes - self._left,
-            "rounds_left": self.rounds_left,
-        }
+        return {**super().info(seat), "boxes_on_target": self.boxes - self._left}
 
     def picture(self) -> NDArray[np.uint8]:
-        from ragen_envs.games.sokoban.image import TILES
-
         return self._draw_players(TILES, self.board, self.movers)

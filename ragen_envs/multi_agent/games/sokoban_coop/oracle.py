@@ -8,6 +8,7 @@ import numpy as np
 
 from ragen_envs.compiled.search_cache import search_cache
 from ragen_envs.errors import SolverLimitError
+from ragen_envs.game.grids import cells_with
 from ragen_envs.games.sokoban.dynamics import (
     BOX,
     BOX_ON_TARGET,
@@ -18,13 +19,11 @@ from ragen_envs.games.sokoban.dynamics import (
     WALL,
     offsets,
 )  # fmt: skip
-from ragen_envs.games.sokoban.solver import solve
+from ragen_envs.games.sokoban.oracle import solve
 from ragen_envs.multi_agent.games.sokoban_coop.dynamics import ACTION_NAMES, play_round
 
 MAX_STATES: Final = 200_000
 """Most joint states that are visited."""
-
-_TARGETS: Final = (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)
 
 Plan = tuple[tuple[int, ...], ...]
 State = tuple[bytes, tuple[int, ...]]
@@ -79,8 +78,8 @@ def joint_plan(
 @lru_cache(maxsize=4096)
 def _useful_cells(board: bytes, width: int) -> frozenset[int]:
     """Return the cells from which a box, alone on the board, can be pushed onto some target."""
-    useful = {i for i, code in enumerate(board) if code in _TARGETS}
-    queue = list(useful)
+    queue = cells_with(board, TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)
+    useful = set(queue)
     for cell in queue:
         for offset in offsets(width):
             box, pusher = cell - offset, cell - 2 * offset

@@ -4,23 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.game.grids import places_text, rewards_text
+from ragen_envs.game.grids import cells_with, places_text, rewards_text
 from ragen_envs.game.text import Symbols
-from ragen_envs.games.sokoban.dynamics import (
-    BOX,
-    BOX_ON_TARGET,
-    FLOOR,
-    PLAYER,
-    PLAYER_ON_TARGET,
-    REWARDS,
-    TARGET,
-    WALL,
-)  # fmt: skip
+from ragen_envs.games.sokoban.dynamics import FLOOR, PLAYER, REWARDS, TARGET, WALL
 from ragen_envs.games.sokoban.text import CELL_NAMES as SINGLE
+from ragen_envs.games.sokoban.text import PIECES, reward_terms
 from ragen_envs.games.sokoban.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.games.sokoban.text import decode_level as decode_board
 from ragen_envs.games.sokoban.text import encode_level as encode_board
-from ragen_envs.games.sokoban.text import reward_terms
 from ragen_envs.multi_agent.board import SeatBoardText, decode_places, encode_places, seats_of
 
 OTHER: Final = 2
@@ -55,14 +46,9 @@ class SokobanCoopText(SeatBoardText):
 
     def coordinates(self, env: Any) -> str:
         game = env.game
-        codes = {
-            "box": (BOX, BOX_ON_TARGET),
-            "target": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
-            "wall": (WALL,),
-        }
         places = seats_of(game.movers, env.seat)
-        for name, wanted in codes.items():
-            places[name] = [cell for cell, code in enumerate(game.board) if code in wanted]
+        places |= {name: cells_with(game.board, *PIECES[name]) for name in ("box", "target")}
+        places["wall"] = cells_with(game.board, WALL)
         return places_text(places, game.height, game.width, "Cells not listed are empty.")
 
 

@@ -24,12 +24,8 @@ def solution(numbers: Numbers, target: int) -> tuple[Operation, ...] | None:
         return None
     while left:
         left -= 1
-        for operation in operations(numbers):
-            after = play(numbers, operation)
-            if fewest(after, target) == left:
-                plan.append(operation)
-                numbers = after
-                break
+        plan.append(next(o for o in operations(numbers) if fewest(play(numbers, o), target) == left))
+        numbers = play(numbers, plan[-1])
     return tuple(plan)
 
 
