@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import sys
 
@@ -10,6 +11,11 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # Hundreds of processes import the packages; without compiled modules each would compile them first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+if importlib.util.find_spec("hypothesis"):  # not where only engines or integrations are tested
+    from hypothesis import settings
+
+    settings.register_profile("suite", deadline=None)  # tests run beside others
+    settings.load_profile("suite")
 
 SLOW_FILES = frozenset(
     """

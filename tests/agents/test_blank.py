@@ -5,7 +5,7 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 transformers = pytest.importorskip("transformers")
@@ -44,7 +44,6 @@ def blank(tmp_path_factory):
 
 
 @given(st.text())
-@settings(deadline=None)
 def test_any_text_is_read_in_lower_case(tokenizer, text):
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     # What is lowered may be composed of other characters, such as a final sigma, but not lost.

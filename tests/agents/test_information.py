@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
@@ -54,7 +54,6 @@ def slow(matrix, own, lengths):
     return found
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(2, 5), st.integers(2, 4))
 def test_the_numbers_are_those_of_a_slow_version(data, texts, prompts):
     matrix = [[data.draw(LOGS) for _ in range(prompts)] for _ in range(texts)]

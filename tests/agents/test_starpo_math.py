@@ -15,7 +15,7 @@ from ragen_agents.starpo.math import losses  # noqa: E402
 from ragen_agents.starpo.parts.filters import apply_filter  # noqa: E402
 from ragen_agents.starpo.update.batch import Size, micro_batches, mini_batches, shared_micro_batches  # noqa: E402
 
-QUICK = settings(deadline=None, max_examples=60)
+QUICK = settings(max_examples=60)
 UNIT = st.floats(0.0, 1.0)
 NUMBER = st.floats(-3.0, 3.0, width=32)
 

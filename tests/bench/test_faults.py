@@ -36,7 +36,6 @@ def campaign(share):
     phases = (Phase.generate, Phase.shrink)
     return settings(
         max_examples=max(1, round(share * SEQUENCES)),
-        deadline=None,
         database=None,
         phases=phases,
         suppress_health_check=list(HealthCheck),

@@ -17,7 +17,7 @@ from ragen_bench.stats.scores import (
 )
 
 RETURNS = st.floats(-1e3, 1e3, allow_nan=False).map(lambda x: round(x, 3))
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=60)
 
 
 def test_normalised_score():

@@ -13,7 +13,7 @@ from ragen_bench.stats import paired
 
 CONFIDENCE = st.sampled_from([0.8, 0.9, 0.95, 0.99])
 RETURNS = st.floats(-1e3, 1e3, allow_nan=False).map(lambda x: round(x, 3))
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=60)
 
 
 def table(both, a_only, b_only, neither):

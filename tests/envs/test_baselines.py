@@ -21,7 +21,7 @@ from ragen_envs.games.cube import CubeEnv
 from ragen_envs.games.cube.dynamics import is_solved, turned
 from ragen_envs.games.sokoban import SokobanEnv
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 CORNER = ["######", "#P__##", "#_X_O#", "#_XO_#", "######"]
 LOST = ["#####", "#X__#", "#P_O#", "#####"]
 ROWS = {"corner": CORNER, "lost": LOST, "push": ["######", "#PX_O#", "#____#", "######"]}

@@ -75,7 +75,7 @@ def changes(name, claim):
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(GAMES), st.integers(0, 11), st.data())
 def test_a_changed_statement_is_the_only_false_one(name, seed, data):
     env, actions, thought, claims = told(name, seed)
@@ -105,7 +105,7 @@ def slow_place(env):
     return {k: sorted(re.findall(r"\d+, \d+", v)) for k, v in lines.items()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["Sokoban", "SokobanLarge", "FrozenLakeDeterministic"]), st.integers(0, 30),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 7), st.integers(0, 7), st.booleans()), max_size=6),

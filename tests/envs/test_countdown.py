@@ -14,7 +14,7 @@ from ragen_envs.games.countdown import CountdownEnv
 from ragen_envs.games.countdown.oracle import fewest, random_chance
 from ragen_envs.levels.instances import load_pack
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 NUMBERS = st.lists(st.integers(1, 12), min_size=2, max_size=4)
 
 

@@ -15,7 +15,7 @@ from ragen_envs.games.cube.oracle import distances, solution
 from ragen_envs.levels.instances import load_pack
 from ragen_envs.levels.splits import SPLITS, split_of
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 ACTIONS = st.lists(st.integers(0, 5), min_size=1, max_size=25)
 LETTERS = "WOGRBY"
 SOLVED = {"U": "WWWW", "L": "OOOO", "F": "GGGG", "R": "RRRR", "B": "BBBB", "D": "YYYY"}

@@ -19,7 +19,7 @@ from ragen_envs.games.frozen_lake import FrozenLakeEnv, dynamics
 from ragen_envs.games.frozen_lake.open_loop import transitions
 from ragen_envs.games.frozen_lake.text import decode_level, encode_level
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 
 RATES = st.sampled_from([1 / 3, 0.0, 0.2, 0.8, 1.0])
 

@@ -25,7 +25,7 @@ from ragen_envs.levels.keys import grid_key
 from ragen_envs.levels.splits import SPLITS, split_code, split_of
 from ragen_envs.registration import GAMES, text_ids
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 
 FOLDER = Path(instances.__file__).parent / "packs"
 GRIDS = {

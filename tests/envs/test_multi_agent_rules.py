@@ -67,7 +67,7 @@ def sets_of(env):
 
 @pytest.mark.slow
 @given(st.integers(0, 15), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_coop_plays_by_the_rules(seed, actions):
     env = SokobanCoopEnv(max_cycles=100)
     env.reset(seed=seed)
@@ -181,7 +181,7 @@ TILES = st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=9, max_size=9)
 
 
 @given(TILES, st.permutations(range(9)), st.lists(st.integers(0, 4), min_size=4, max_size=4), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_seat_has_priority_and_a_tile_holds_one(tiles, cells, directions, data):
     positions = list(cells[:4])
     order = data.draw(st.permutations(range(4)))
@@ -273,7 +273,7 @@ def value_by_linear_programming(game):
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.lists(st.integers(-3, 3), min_size=20, max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_matrix_games_have_the_value_of_the_linear_programme(rows, columns, numbers):
     game = np.array(numbers[: rows * columns], float).reshape(rows, columns)
     solved = oracle.solve_games(game[None])
@@ -294,7 +294,7 @@ def test_matrix_games_have_the_value_of_the_linear_programme(rows, columns, numb
 )
 @example(2, 2, [1, 0, 0, 1] + [0] * 12, -10, 0)
 @example(2, 2, [3, 0, 0, 1] + [0] * 12, 12, 0)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_size_of_the_payoffs_does_not_change_the_equilibrium(rows, columns, numbers, power, plus):
     game = np.array(numbers[: rows * columns], float).reshape(1, rows, columns)
     scale = 10.0**power
@@ -430,7 +430,7 @@ def payoff(means, choices, seat):
 
 
 @given(MEANS, st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_nobody_gains_by_leaving_the_pure_equilibrium(means, players):
     chosen = list(bandit_market.pure_equilibrium(means, players))
     for seat, arm in itertools.product(range(players), range(len(means))):
@@ -440,7 +440,7 @@ def test_nobody_gains_by_leaving_the_pure_equilibrium(means, players):
 
 @pytest.mark.slow
 @given(MEANS, st.integers(2, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_all_arms_in_use_pay_the_same_in_the_mixed_equilibrium(means, players):
     mixed = bandit_market.symmetric_equilibrium(means, players)
     assert sum(mixed.chances) == pytest.approx(1)
@@ -457,7 +457,7 @@ def test_all_arms_in_use_pay_the_same_in_the_mixed_equilibrium(means, players):
 
 
 @given(MEANS, st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_optimal_welfare_is_that_of_the_best_profile(means, players):
     profiles = itertools.product(range(len(means)), repeat=players)
     best = max(sum(means[arm] for arm in set(profile)) for profile in profiles)

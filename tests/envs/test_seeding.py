@@ -35,7 +35,7 @@ from ragen_envs.levels.seeding import (
 )
 from ragen_envs.registration import GAMES, text_ids
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 
 SUPPORT = Path(__file__).parents[1] / "support"
 DIGESTS = Path(__file__).parents[1] / "data" / "digests"

@@ -14,7 +14,7 @@ from ragen_envs.game.oracle import Budget
 from ragen_envs.games.sokoban import REWARDS, Reward, SokobanEnv, dynamics, solve
 from ragen_envs.games.sokoban.text import decode_level, encode_level
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 ACTIONS = st.lists(st.integers(0, 3), max_size=30)

@@ -12,7 +12,7 @@ from ragen_envs.games.sudoku import SudokuEnv
 from ragen_envs.games.sudoku.dynamics import complete_grids, solutions
 from ragen_envs.levels.instances import load_pack
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 LEVEL = ["____", "2_31", "__12", "_2_3"]
 
 

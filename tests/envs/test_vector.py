@@ -70,7 +70,7 @@ def pair(env_id, count, mode=AutoresetMode.NEXT_STEP, limit=None, **kwargs):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.sampled_from(VARIANTS),
     st.sampled_from(list(AutoresetMode)),
@@ -221,7 +221,7 @@ def test_compiled_pairs(split):
         assert envs._streams[i] == stream
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(2, 9), st.integers(2, 9), st.data())
 def test_compiled_key(height, width, data):
     cells = data.draw(st.binary(min_size=height * width, max_size=height * width))

@@ -26,7 +26,7 @@ from ragen_envs.games.webshop.search import engine_of
 from ragen_envs.levels.instances import load_pack
 from ragen_envs.levels.splits import split_of
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 HASH_OF_1000 = "333f83feca0a60a5"
 
 

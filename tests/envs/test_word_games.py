@@ -16,7 +16,7 @@ from ragen_envs.errors import GameError, RagenError, ResetNeededError
 from ragen_envs.game.word_game import WordGameEnv
 from ragen_envs.registration import GAMES
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 WORDS = [game for game in GAMES if issubclass(game.env_class, WordGameEnv)]
 IDS = [game.id for game in WORDS]
 BAD = (

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ragen_envs.conversation import format_reply
 from ragen_envs.registration import text_ids
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 NAMES = ["Up", "Down", "Left", "Right"]
 TEXTS = list(text_ids())
 
