@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.rollout.chat import ChatCodec, begun, extend, stop_token_ids
-from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.rollout.trajectory import Row, Trajectory
 from ragen_agents.run_files.files import exclusive_lock, writing
 from ragen_agents.starpo.config import check_conversation, check_split
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
@@ -153,6 +153,16 @@ def written_by(
     return trajectory
 
 
+def _check_lengths(rows: Sequence[Row], context: int | None) -> None:
+    longest = max(len(row.ids) for row in rows)
+    if context is not None and longest > context:
+        raise RagenError(
+            f"the model reads {context} tokens, but the longest conversation has {longest}; set a smaller "
+            "env_kwargs.demonstrations or env_kwargs.max_turns, or env_kwargs.history=none, or choose "
+            "another model"
+        )
+
+
 @contextmanager
 def _work_folder(out: Path) -> Iterator[Path]:
     """Yield a folder beside ``out`` for what is not complete yet; it is locked, and deleted at the end."""
@@ -191,14 +201,7 @@ def _train(
     codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = make_shown(codec)
     rows = [row for trajectory in shown for row in trajectory.rows]
-    context = getattr(model.config, "max_position_embeddings", None)
-    longest = max(len(row.ids) for row in rows)
-    if context is not None and longest > context:
-        raise RagenError(
-            f"the model reads {context} tokens, but the longest conversation has {longest}; set a smaller "
-            "env_kwargs.demonstrations or env_kwargs.max_turns, or env_kwargs.history=none, or choose "
-            "another model"
-        )
+    _check_lengths(rows, getattr(model.config, "max_position_embeddings", None))
     # Turns of their own differ in length, conversations hardly.
     args = _arguments(config, work, grouped=len(rows) > len(shown))
     if config.lora_rank:

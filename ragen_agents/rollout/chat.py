@@ -82,11 +82,18 @@ def stop_token_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def saved_stops(source: str, config: Any, tokenizer: Any, download: bool = True) -> frozenset[int]:
-    """Return the same of a folder or hub id, which may be saved without a generation config."""
+    """Return the tokens that end a turn of a saved model, which may have no generation config.
+
+    Args:
+        source: Its folder, or its id on the hub.
+        config: Its config.
+        tokenizer: Its tokenizer.
+        download: Whether files may be downloaded.
+    """
     from transformers import GenerationConfig
 
     try:
         generation = GenerationConfig.from_pretrained(source, local_files_only=not download)
-    except (OSError, ValueError):
+    except OSError:
         generation = GenerationConfig.from_model_config(config)
     return stop_token_ids(generation, tokenizer)

@@ -52,10 +52,12 @@ def _follow_ups(
         else:
             reply = str(rng.choice(_INVALID))
         env.play(reply, truncated=cut_off)
-        if env.end is None and codec.appends:
-            lengths.append(len(codec.bridge(env.user, False, env.settings.prefix)))
-        elif env.end is None:
-            lengths.append(len(codec.written(env.user)) + _TEMPLATE)
+        if env.end is None:
+            lengths.append(
+                len(codec.bridge(env.user, False, env.settings.prefix))
+                if codec.appends
+                else len(codec.written(env.user)) + _TEMPLATE
+            )
     return lengths
 
 

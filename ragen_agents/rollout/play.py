@@ -110,10 +110,7 @@ async def play_independently(
                         workers.create_task(work())
                 ended.put_nowait(None)
         except BaseExceptionGroup as group:
-            error: BaseException = group
-            while isinstance(error, BaseExceptionGroup):
-                error = error.exceptions[0]
-            raise error from None
+            raise _first(group) from None
         finally:
             if left := _take_all(ended):
                 disk.submit(keep, left).result()
@@ -145,3 +142,9 @@ def _take_all(ended: asyncio.Queue[Episode | None]) -> list[Episode]:
             break
         episodes.append(episode)
     return episodes
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

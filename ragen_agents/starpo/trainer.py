@@ -148,7 +148,9 @@ class Trainer:
             reserved=self.learner.state_to_come,
         )  # fmt: skip
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
-        self._evaluated = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
+        self._evaluation_collector = self._collector(
+            config.evaluation.temperature, f"evaluation {config.seed}"
+        )
         on_save = partial(self._call, "on_save")
         self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, on_save)
         self._phases = Phases()
@@ -423,7 +425,7 @@ class Trainer:
     def _evaluate(self, journal: Journal, done: int) -> dict[str, float]:
         with self._phases.timed("evaluation"):
             episodes = self.config.evaluation.episodes
-            metrics, trajectories = evaluate(episodes, self._evaluated, self.accelerator)
+            metrics, trajectories = evaluate(episodes, self._evaluation_collector, self.accelerator)
         for trajectory in trajectories[:4]:
             journal.sample(done, "validation", trajectory)
         self._call("on_evaluate", done, metrics)

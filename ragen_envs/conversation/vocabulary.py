@@ -231,10 +231,10 @@ class Vocabulary:
         words = text.split()
         signs = "".join(words)
         if all(sign in self._arrows for sign in signs):
-            between = words[1::2]
+            seconds = words[1::2]
             if (
-                between
-                and all(map(_ARROW_BETWEEN.fullmatch, between))
+                seconds
+                and all(map(_ARROW_BETWEEN.fullmatch, seconds))
                 and not any(map(_ARROW_BETWEEN.fullmatch, words[::2]))
             ):
                 return None  # "↑ → ↓" may be up, right, down, or up, then down

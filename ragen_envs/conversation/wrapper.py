@@ -219,8 +219,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.check(reply)
         settings = self.settings
         most = min(settings.actions_per_turn, self._actions_left)
+        names = self.names if self._word_game is None else self._word_game
         return parse_reply(
-            reply, self._word_game or self.names, most, settings.think, truncated,
+            reply, names, most, settings.think, truncated,
             prefix=settings.prefix, penalise_soft=settings.penalise_soft,
         )  # fmt: skip
 

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.game.arguments import read_choice, read_count
 from ragen_envs.game.free_text import FreeText
-from ragen_envs.game.grids import oriented
+from ragen_envs.game.grids import BoardText, oriented
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.text import GRID, OwnText
 from ragen_envs.levels import seeding
@@ -288,7 +288,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     def _repr_png_(self) -> bytes | None:
         """Return the present state as a PNG file, which notebooks show; None for a game without pictures."""
-        drawn = self.tile_set is not None or type(self).picture is not GameEnv.picture
+        tiles = self.tile_set is not None and isinstance(self.text, BoardText)
+        drawn = tiles or type(self).picture is not GameEnv.picture
         if self._origin is None or not drawn:
             return None
         return encode_png(self.picture())
@@ -405,9 +406,9 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     def picture(self) -> Any:
         """Return the present state as a fresh RGB array: by default, of its board in the game's tiles."""
-        if self.tile_set is None:
+        face = self.text
+        if self.tile_set is None or not isinstance(face, BoardText):
             raise RagenError(f"{type(self).__name__} has no pictures; its render mode is ansi")
-        face: Any = self.text
         cells, width = face.cells(self)
         return self.tile_set.render(np.frombuffer(cells, np.uint8).reshape(-1, width))
 

@@ -84,7 +84,7 @@ def _rows(task: str, agent: str, by: str, rungs: dict[float, list[Episode]]) -> 
 def curve_grid(data: pd.DataFrame) -> Grid:
     """Return the table of ``success_curve`` for people, with the horizon below each agent's rungs."""
     columns: dict[str, Cells] = {
-        "game": "game", "agent": "agent", str(data["by"].iloc[0]): lambda row: f"{row['value']:g}",
+        "game": "game", "agent": "agent", "value": lambda row: f"{row['value']:g}",
         "success %\n[95% CI]": percent_cells("success"), "random\n%": percents("random_success"),
         "optimum\n%": percents("optimal_success"), "n": "n",
     }  # fmt: skip
@@ -96,7 +96,8 @@ def curve_grid(data: pd.DataFrame) -> Grid:
         estimate, low, high = (number(each, 1) if math.isfinite(each) else "∞" for each in fit)
         horizon = f"{estimate} [{low}, {high}]"
         lines.append([last["game"], last["agent"], "50% horizon", horizon, "", "", str(sum(rungs["n"]))])
-    return Grid(list(columns), lines, left=2)
+    header = [str(data["by"].iloc[0]) if name == "value" else name for name in columns]
+    return Grid(header, lines, left=2)
 
 
 _BEYOND: Final = 20.0

@@ -100,6 +100,7 @@ class Usage(_Part):
 
 
 def _or_none(given: Any, validate: Callable[[Any], Any]) -> Any:
+    """Return what a part of an answer says, or None if it is malformed."""
     try:
         return validate(given)
     except ValidationError:
@@ -159,8 +160,7 @@ def read_answer(body: bytes) -> Answer:
         if reason not in _FILTERED:
             raise EmptyAnswerError("the answer has no message")
         message = _Message()
-    content = message.content  # which some servers send in parts
-    text = "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
+    text = _text(message.content)
     calls = tuple(
         ToolCall(call.function.name, call.function.arguments)
         for call in message.tool_calls or ()
@@ -196,6 +196,11 @@ def _check_finished(choice: _Choice, reason: str) -> None:
         raise PromptTooLongError(f"the reply ended with finish_reason '{reason}'")
     if reason not in _FINISHED | _CUT_OFF:
         raise TroubleError(f"the server did not complete its reply: finish_reason '{choice.finish_reason}'")
+
+
+def _text(content: str | list[_ContentPart] | None) -> str:
+    """Return the text of a reply, which some servers send in parts."""
+    return "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
 
 
 def _thoughts(message: _Message) -> str | None:
