@@ -152,6 +152,21 @@ def test_a_gain_is_more_than_the_chance_of_few_levels():
     assert [gains(end, 256) for end in (0.29, 0.31)] == [False, True]
 
 
+def test_a_policy_below_random_play_has_not_gained_before_it_is_above_it():
+    """256 levels: two standard errors are 6.25 points."""
+
+    def gains(end, random):
+        run = with_curves(**{"validation/success": [0.32, 0.4, end]})
+        outcome = run.outcomes["policy"]["Bandit"].model_copy(update={"random": random})
+        evaluation = run.task.train.evaluation.model_copy(update={"episodes": 256})
+        train = run.task.train.model_copy(update={"evaluation": evaluation})
+        task = run.task.model_copy(update={"train": train, "game": "Bandit"})
+        return gained(run.model_copy(update={"task": task, "outcomes": {"policy": {"Bandit": outcome}}}))
+
+    assert [gains(0.5, random) for random in (None, 0.5, 0.3)] == [True, False, True]
+    assert [gains(end, 0.5) for end in (0.56, 0.57)] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("high_until", "events"), [(8, (True, False)), (18, (False, True)), (39, (False, False))]
 )

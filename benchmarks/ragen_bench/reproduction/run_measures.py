@@ -26,7 +26,7 @@ _HIGH: Final = 0.8
 _LEAST: Final = 0.05
 """Success in training that a run must have reached before it can fall."""
 _GAIN: Final = 0.1
-"""Rise of validation success over the initial model from which on a run has gained."""
+"""Least rise of validation success over the initial model of a run that has gained."""
 _STEADY: Final = -0.8
 """Rank correlation of entropy and iteration down to which entropy does not decay steadily."""
 _NOTHING_LEFT: Final = 0.01
@@ -161,14 +161,18 @@ def fell_at(result: TaskResult) -> int | None:
 def gained(result: TaskResult) -> bool | None:
     """Return whether validation success rose over the initial model's; None without validation.
 
-    By ten points, and by two standard errors of the difference where its levels are so few that these are
-    more.
+    By ten points, and to above exact random play, where that is known; in both by two standard errors,
+    where the levels are so few that these are more. A policy below random play that comes to ignore its
+    prompt rises too.
     """
     iterations, values = curve(result, VALIDATION)
     if len(values) < 3 or iterations[0] > 0:
         return None
     error = math.sqrt(0.5 / result.task.train.evaluation.episodes)
-    return bool(values.max() - values[0] >= max(_GAIN, 2 * error))
+    outcomes = next(iter(result.outcomes.values()), {})
+    chance = outcomes[result.task.game].random if result.task.game in outcomes else None
+    least = max(values[0] + max(_GAIN, 2 * error), (chance or 0.0) + math.sqrt(2) * error)
+    return bool(values.max() >= least)
 
 
 def collapsed_at(result: TaskResult) -> int | None:
