@@ -42,12 +42,10 @@ and includes what PyTorch keeps for later.
 
 def page(outcomes: Sequence[Outcome]) -> str:
     """Return the page in Markdown."""
-    numbers = Numbers(outcomes)
-    parts = [_HEAD]
     if not any(outcome.found for outcome in outcomes):
-        parts.append(_NOT_RUN)
-    else:
-        parts += ["\n", _machines(outcomes), "\n", _stages(outcomes)]
+        return _HEAD + _NOT_RUN
+    numbers = Numbers(outcomes)
+    parts = [_HEAD, "\n", _machines(outcomes), "\n", _stages(outcomes)]
     parts += ["\n## Goals\n\n", _table(["", "goal", "measured", ""], numbers.goals()), _GOALS]
     for table in numbers.tables():
         parts += [f"\n## {table.title}\n\n", _table(table.head, table.rows)]

@@ -14,14 +14,11 @@ class Goal(NamedTuple):
     peer: str | None = None
     note: str = ""
     """Which of the cells of the peer, or of ours, by a part of its note."""
-    beyond: str | None = None
-    """A row of the same section whose time is taken off ours."""
 
 
 _MANY: Final = "Many envs"
 _LEVELS: Final = "New levels"
 _SOLVED: Final = "Shortest solutions"
-_START: Final = "Start-up, whole processes"
 _LAKE: Final = "FrozenLake 4x4, one map"
 _SOKOBAN: Final = "Sokoban 10x10/4, endless"
 _ONE: Final = "Sokoban 6x6/1, one level"
@@ -57,17 +54,9 @@ GOALS: Final = (
     Goal(_LEVELS, "FrozenLake 4x4", 5e-6, note="at once"),
     Goal(_SOLVED, "Sokoban 6x6/1", 1.4e-6, note="at once"),
     Goal(_SOLVED, "Sokoban 6x6/2", 8e-6, note="at once"),
-    *(
-        Goal("Turns of conversation", f"{game}, 128 conversations, 5 actions a turn", 12e-6)
-        for game in ("Sokoban", "FrozenLake")
-    ),
     Goal("A state as text", "Sokoban", 0.5e-6, note="one"),
     Goal("WebShop", "a catalogue and its index, 1,000 products", 1),
     Goal("WebShop", "a search, 1,000 products", 1e-3),
     Goal("WebShop", "a search, 100,000 products", 10e-3),
     Goal("WebShop", "a step without a search", 50e-6),
-    Goal(_START, "import ragen_envs", 0.05, beyond="import gymnasium"),
-    Goal(_START, "first gym.make and reset of Sokoban", 0.1, beyond="import ragen_envs"),
-    Goal(_START, "first vector step of Sokoban, nothing compiled yet", 4),
-    Goal(_START, "first vector step of Sokoban, machine code kept", 0.6),
 )

@@ -1,7 +1,7 @@
 """Measure work, and draw its inputs beforehand.
 
 Each benchmark is one cell of the table: ``extra_info`` holds its section, its row, who does the work, how
-many items (steps, levels, turns) one call does, and, where the peer does something else, what.
+many items (steps, levels, texts) one call does, and, where the peer does something else, what.
 """
 
 import time
@@ -59,7 +59,7 @@ def measure(
         section: Table of the report.
         row: Row of the table.
         who: Column of the table.
-        items: What one call does, in steps, levels, texts or turns.
+        items: What one call does, in steps, levels or texts.
         rounds: Number of single calls to time, for distributions; 0 for as many as ``SECONDS`` take.
         note: What the reader must know of this cell.
     """

@@ -18,9 +18,7 @@ from limits import LIMIT_OF, LIMITS
 BEGIN, END = "<!-- begin: written by make speed -->", "<!-- end: written by make speed -->"
 PACKAGES = ("gymnasium", "numpy", "numba", "envpool", "jumanji", "jax", "gym-sokoban", "pufferlib")
 OURS, BOUND = "ours", "bound"
-SECTIONS = (
-    "One env", "Many envs", "New levels", "Turns of conversation", "Start-up, whole processes",
-)  # fmt: skip
+SECTIONS = ("One env", "Many envs", "New levels")
 """The page for users shows these; that for maintainers has goals of others, too."""
 DISTRIBUTIONS = ("New levels",)
 """Sections with a heavy tail, which need a mean and a 99th percentile instead of a median."""
@@ -58,8 +56,6 @@ def read(paths: Sequence[Path]) -> tuple[dict[str, Any], dict[str, dict[str, Row
 
 def show(seconds: float) -> str:
     """Return a time with its unit, three digits."""
-    if seconds < 0:
-        return f"-{show(-seconds)}"
     for unit, factor in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
         if seconds * factor < 999.5:
             return f"{seconds * factor:.3g} {unit}"
@@ -125,13 +121,8 @@ def verdict(goal: Goal, rows: dict[str, Row]) -> str:
         shown = "–" if ratio is None else show_ratio(ratio)
         met = ratio is not None and ratio >= goal.target
         return f"| {name} | ≥ {goal.target:g}× {against} | {shown} | {_word(ratio, met)} |"
-    wanted = f"≤ {show(goal.target)}"
-    if goal.beyond is not None:
-        wanted += f" more than {goal.beyond}"
-        less = [cell.seconds for cells in rows.get(goal.beyond, {}).values() for cell in cells]
-        ours = None if ours is None or not less else ours - less[0]
     met = ours is not None and ours <= goal.target
-    return f"| {name} | {wanted} | {'–' if ours is None else show(ours)} | {_word(ours, met)} |"
+    return f"| {name} | ≤ {show(goal.target)} | {'–' if ours is None else show(ours)} | {_word(ours, met)} |"
 
 
 def _seconds(row: Row, who: str, note: str = "") -> float | None:
