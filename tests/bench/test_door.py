@@ -128,6 +128,19 @@ def test_what_is_no_agent_is_refused(agents, said, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"attempts": 0}, "attempts is 0, but must be at least 1"),
+        ({"episodes": 0}, "episodes is 0, but must be at least 1"),
+        ({"episodes": 0, "games": "Sokoban", "levels": "corridors"}, "episodes is 0, but must be at least 1"),
+    ],
+)
+def test_nothing_to_play_is_refused(options, said, tmp_path):
+    with pytest.raises(RagenError, match=f"^{said}$"):
+        rb.evaluate("random", out=tmp_path / "run", **options)
+
+
 def test_an_endpoint_has_budgets_and_a_running_loop_changes_nothing(tmp_path):
     with EndpointServer() as server:
         options = {"base_url": server.url, "games": ["Bandit", "Sokoban"], "episodes": 4}

@@ -30,6 +30,11 @@ def test_names_cannot_command_the_terminal(style, capsys):
     assert "a⟨U+001B⟩[2J" in shown
 
 
+def test_markdown_has_the_title_and_a_blank_line(capsys):
+    print_table(pd.DataFrame(), Grid(["a"], [["1"]], left=1), Format.MARKDOWN, "Of a", ["b"])
+    assert capsys.readouterr().out == "Of a\n\n| a |\n| :-- |\n| 1 |\n\nb\n"
+
+
 @pytest.mark.parametrize(("columns", "lost"), [(13, []), (10, []), (7, ["n"])])
 def test_a_table_is_set_tighter_before_columns_are_left_out(columns, lost, capsys, monkeypatch):
     terminal(monkeypatch, columns)

@@ -483,4 +483,9 @@ def test_bodies_of_requests_are_checked(entry, body, message, rejected):
 def test_replies_of_another_entry_are_refused(entry, tmp_path, capsys):
     agent = as_model(Path(shutil.copytree(entry, tmp_path / "b" / entry.name)), "agent")
     assert main(["leaderboard", "check", str(entry), str(agent)]) == 1
-    assert f"REJECTED {agent}: its replies are those of {entry}" in capsys.readouterr().err
+    said = f"the replies of 'agent' are those of '{entry.name}'"
+    assert f"REJECTED {said}" in capsys.readouterr().err
+    agent.rename(entry.with_name("agent"))
+    options = ["--entries", str(entry.parent), "--results", str(tmp_path), "--out", str(tmp_path / "site")]
+    assert main(["leaderboard", "build", *options]) == 2
+    assert said in capsys.readouterr().err

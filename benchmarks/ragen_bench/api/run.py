@@ -24,6 +24,7 @@ from ragen_bench.analysis.thoughts import (
 from ragen_bench.api.tables import Table, episode_html
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.run_config import RunConfig
+from ragen_bench.config.suites import levels_title
 from ragen_bench.console.formats import score_grid
 from ragen_bench.console.progress import bar
 from ragen_bench.evaluation import run_table
@@ -120,7 +121,7 @@ class Run:
         read = self.records
         data = summarise_ledgers(read, self.explained)
         notes = [*own_level_notes(self.config.suite.tasks), *self.explained.left_out]
-        notes += run_table.incomplete(read.missing, len(self.config.keys), read.torn)
+        notes += run_table.incomplete(read.config, read.missing, read.torn)
         notes += all_error_notes(read)
         return Table.of(data, {f"Decisions, {self.folder}": decision_grid(data)}, notes)
 
@@ -149,7 +150,7 @@ class Run:
         data, read = summarise_thoughts(self._checked), self.records
         silent = dict.fromkeys(data["agent"][data.groupby("agent")["made"].transform("max") == 0])
         notes = [f"no claims in the thoughts of {', '.join(silent)}"] if silent else []
-        notes += run_table.incomplete(read.missing, len(self.config.keys), read.torn)
+        notes += run_table.incomplete(read.config, read.missing, read.torn)
         return Table.of(data, {f"Thoughts, {self.folder}": thoughts_grid(data)}, notes)
 
     @cached_property
@@ -194,8 +195,7 @@ class Run:
 
     @property
     def _title(self) -> str:
-        suite = self.config.suite
-        return f"{suite.name} {suite.version}, {suite.split} levels, {self.folder}"
+        return f"{levels_title(self.config.suite)}, {self.folder}"
 
     def __repr__(self) -> str:
         played = len(self.config.keys) - self.records.missing

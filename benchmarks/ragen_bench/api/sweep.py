@@ -142,10 +142,8 @@ def sweep(
         raise RagenError(f"'{fixed[0]}' differs between the points of the sweep '{definition.name}'")
     seed = int(f"{datetime.now(UTC):%Y%m%d}") if level_seed is None else level_seed
     suite = definition.suite([games] if isinstance(games, str) else games, episodes, seed)
-    run = evaluate(
-        _with_checkpoints(agents), suite=suite, attempts=attempts or definition.attempts, settings=settings,
-        **options,
-    )  # fmt: skip
+    tries = definition.attempts if attempts is None else attempts
+    run = evaluate(_with_checkpoints(agents), suite=suite, attempts=tries, settings=settings, **options)
     return SweepRun(run.folder, definition, run.stopped)
 
 

@@ -157,6 +157,7 @@ def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
     validation = tabulate_validation(runs)
     if style in (Format.TABLE, Format.MARKDOWN) and len(validation):
         print_table(validation, validation_grid(validation), style, f"{title}, validation", wide=wide)
+        print()
     facts = {"validation": plain_rows(validation)}
     print_table(data, grid, style, title, facts=facts, wide=wide)
 

@@ -53,6 +53,7 @@ def print_run(
 
 def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checked: bool) -> int:
     from ragen_bench.analysis.summary import explain_run, with_decisions
+    from ragen_bench.config.suites import levels_title
     from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.curves import curve_grid, success_curve
     from ragen_bench.evaluation.notes import run_notes, with_defects
@@ -60,7 +61,7 @@ def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checke
 
     run = read_run(folder, checked)
     failed = sum(e.is_failure for sample in run.samples.values() for e in sample.values())
-    about = f"{_title(run.config)}, {folder}"
+    about = f"{levels_title(run.config.suite)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
     if by is not None:
         data, notes = success_curve(run, by)
@@ -79,6 +80,7 @@ def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checke
 
 
 def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> int:
+    from ragen_bench.config.suites import levels_title
     from ragen_bench.evaluation.match_table import (
         cross_play_grid,
         match_notes,
@@ -95,21 +97,13 @@ def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> in
     notes = [*match_notes(run), *version_notes(folder)]
     facts = _facts(folder, run.config, run.missing)
     tables = {
-        f"Success %, {_title(run.config)}, {folder}": cross_play_grid(data, "success"),
+        f"Success %, {levels_title(run.config.suite)}, {folder}": cross_play_grid(data, "success"),
         "Return": cross_play_grid(data, "return"),
         "Success % by seat": seat_grid(data),
         "Replies": reply_grid(data),
     }
     print_tables(data, tables, style, notes, facts, wide)
     return failed
-
-
-def _title(config: "BaseConfig") -> str:
-    from ragen_bench.config.own_levels import own_level_count
-
-    suite = config.suite
-    own = all(own_level_count(task.settings) for task in suite.tasks.values())
-    return f"{suite.name} {suite.version}, {'own' if own else suite.split} levels"
 
 
 def _facts(folder: Path, config: "BaseConfig", missing: int) -> dict[str, Any]:
@@ -164,8 +158,9 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     except MismatchError as error:
         print(f"MISMATCH {escape_unprintable(str(error))}", file=sys.stderr)
         raise typer.Exit(1) from None
-    complete = "complete" if not verified.missing else f"UNFINISHED: {verified.missing} episodes missing"
-    print(f"OK {verified.episodes} episodes, {verified.turns} turns replayed; {complete}")
+    units = verified.units
+    complete = "complete" if not verified.missing else f"UNFINISHED: {verified.missing} {units} missing"
+    print(f"OK {verified.episodes} {units}, {verified.turns} turns replayed; {complete}")
     try:
         versions_of(run)
     except RagenError as error:
@@ -175,10 +170,9 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     if not verified.hashed:
         print("note: there are no checksums, so a changed reply with the same actions is not detected")
     if verified.unhashed:
-        episodes = f"{verified.unhashed} episode{'s' if verified.unhashed != 1 else ''}"
         print(
-            f"note: the checksums do not cover the last {episodes}, as after an interruption, so replies "
-            "with the same actions could be swapped there"
+            f"note: the checksums do not cover the last {verified.unhashed} of the {units}, as "
+            "after an interruption, so replies with the same actions could be swapped there"
         )
 
 

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from ragen_bench.analysis.summary import Explained
     from ragen_bench.api.run import Run
 
-TASK: Final = "task.json"
-TEST: Final = "test"
-"""Names, in the folder of a sweep's task, of its settings and of the run that tests it."""
-
 
 def view(
     runs: Annotated[
@@ -62,6 +58,7 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
     from ragen_bench.evaluation.match_table import read_match_run
     from ragen_bench.evaluation.run_table import incomplete
     from ragen_bench.leaderboard.store import read_explainable
+    from ragen_bench.training_sweeps import TASK, TEST
     from ragen_bench.viewer import transcripts
     from ragen_bench.viewer.run_pages import write_run_pages
 
@@ -73,7 +70,7 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
         return
     if commands == ["match"]:
         read = read_match_run(folders[0], checked)
-        notes = incomplete(read.missing, len(read.config.keys), read.torn)
+        notes = incomplete(read.config, read.missing, read.torn)
         matches = transcripts.match_transcripts(read)
         transcripts.write_transcript_pages(title, ("Game", "Agent"), matches, out, notes)
         return
@@ -132,7 +129,9 @@ def _explain_thoughts(read: "Run", style: Format, wide: bool) -> None:
     table, compared = read.thoughts(), read.thoughts(compare=True)
     facts = {"run": str(read.folder), "compared": plain_rows(compared)}
     tables = [table] if style in (Format.CSV, Format.JSON) or compared.empty else [table, compared]
-    for each in tables:
+    for number, each in enumerate(tables):
+        if number:
+            print()
         ((title, grid),) = each.grids.items()
         print_table(each, grid, style, title, each.notes, facts, wide)
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -78,6 +78,8 @@ class BaseConfig(StrictModel):
 class RunConfig(BaseConfig):
     """Everything that defines a run."""
 
+    units: ClassVar = "episodes"
+    """Records of a run, in messages."""
     attempts: int = Field(default=1, ge=1, le=1024, exclude_if=lambda n: n == 1)
     """Tries of each agent at each level; omitted if one."""
 
@@ -103,6 +105,7 @@ class RunConfig(BaseConfig):
 class MatchConfig(BaseConfig):
     """Everything that defines a run of matches."""
 
+    units: ClassVar = "matches"
     kind: Literal["match"] = "match"
     """Distinguishes it from a run of ``ragen bench``."""
     seats: dict[str, Annotated[int, Field(ge=1, le=64)]]

@@ -112,7 +112,7 @@ def print_table(
         return
     grid, notes = grid.escaped(), [_printable(note) for note in notes]
     if style is Format.MARKDOWN:
-        print(markdown(grid), end="")
+        print(f"{_printable(title)}\n\n{markdown(grid)}", end="")
         print("".join(f"\n{note}\n" for note in notes), end="")
     else:
         _print_rich(grid, _printable(title), notes, wide)
@@ -129,8 +129,6 @@ def print_tables(
     for number, (title, grid) in enumerate(grids.items(), start=1):
         if number > 1:
             print()
-        if style is Format.MARKDOWN:
-            print(f"{title}\n")
         print_table(data, grid, style, title, notes if number == len(grids) else (), wide=wide)
 
 

@@ -46,8 +46,17 @@ def check_entry(folder: Path, tick: Tick | None = None, replay_all: Replay = rep
     return stored
 
 
-def replies_digest(records: Iterable[Record[Episode]]) -> str:
-    """Return a hash of all replies, by which an entry with those of another one is known."""
+def check_copies(entries: Iterable[StoredEntry]) -> None:
+    """Check that no entry has the replies of another one."""
+    seen: dict[str, str] = {}
+    for stored in entries:
+        name = stored.entry.about.name
+        other = seen.setdefault(_replies_digest(stored.records), name)
+        if other != name:
+            raise EntryError(f"the replies of '{name}' are those of '{other}'")
+
+
+def _replies_digest(records: Iterable[Record[Episode]]) -> str:
     replies = [[turn.reply for turn in record.episode.turns] for record in records]
     return hashlib.sha256(json.dumps(replies).encode()).hexdigest()
 

@@ -18,7 +18,7 @@ from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.config.suites import Suite, control_notes, controls_of, load_suite
 from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.leaderboard.charts import HEIGHT, MOST, WIDTH, lengths_plot, tokens_plot, training_plot
-from ragen_bench.leaderboard.check import Tick, check_entry
+from ragen_bench.leaderboard.check import Tick, check_copies, check_entry
 from ragen_bench.leaderboard.entry import (
     LEVELS,
     MAX_ERRORS,
@@ -320,6 +320,7 @@ def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
         except EntryError as error:
             raise RagenError(f"entry '{folder}' is rejected: {error}") from error
     check_titles(stored.entry for stored in checked)
+    check_copies(checked)
     return checked
 
 

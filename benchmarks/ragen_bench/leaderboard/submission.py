@@ -12,9 +12,9 @@ from ragen_agents.run_files.records import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import ENTRY, AgentEntry, RunConfig
 from ragen_bench.evaluation.comparison import Side
-from ragen_bench.leaderboard.check import Tick, check_entry, results_of
+from ragen_bench.leaderboard.check import Tick, check_copies, check_entry, results_of
 from ragen_bench.leaderboard.entry import About, Entry, EntryError, Training, check_rules, check_titles
-from ragen_bench.leaderboard.store import read_about, write_entry
+from ragen_bench.leaderboard.store import StoredEntry, read_about, read_entry, write_entry
 from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode
 from ragen_bench.verification.run_verification import MismatchError, verify_checksums
@@ -64,7 +64,8 @@ def submit(side: Side, about: About, training: Training | None, root: Path, tick
         )
     entry, lines = _make(side, about, training)
     check_rules(entry)
-    check_titles([*_others(root, about.name), entry])
+    others = _others(root, about.name)
+    check_titles([*(other.entry for other in others), entry])
     run = side.run.folder
     try:
         verify_checksums(run)
@@ -73,18 +74,19 @@ def submit(side: Side, about: About, training: Training | None, root: Path, tick
             f"'{run}' was changed after it was played, as ragen verify {run} shows: {error}"
         ) from error
     with tempfile.TemporaryDirectory() as temporary:
-        check_entry(write_entry(Path(temporary), entry, lines), tick)
+        checked = check_entry(write_entry(Path(temporary), entry, lines), tick)
+    check_copies([*others, checked])
     return write_entry(root, entry, lines)
 
 
-def _others(root: Path, name: str) -> list[Entry]:
+def _others(root: Path, name: str) -> list[StoredEntry]:
     if not root.is_dir():
         return []
     others = []
     for path in sorted(root.iterdir()):
         if path.name != name and (path / ENTRY).is_file():
             try:
-                others.append(read_about(path))
+                others.append(read_entry(path))
             except EntryError as error:
                 raise EntryError(f"the existing entry '{path}' is rejected: {error}") from error
     return others

@@ -35,11 +35,11 @@ from ragen_bench.reproduction.success_table import (
 )
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
+from ragen_bench.training_sweeps import TEST
 from ragen_bench.training_sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.training_sweeps.state import Cost, TaskState
 from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice
-from ragen_bench.training_sweeps.work import TEST
 from ragen_envs import SUITE_VERSION
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, MatchRecord
@@ -41,6 +41,8 @@ class Verified(NamedTuple):
     """Whether there were checksums."""
     unhashed: int
     """Episodes at the end that the checksums do not cover, as an interruption leaves them."""
+    units: Literal["episodes", "matches"] = "episodes"
+    """Records of the run, which the counts are of."""
 
 
 Replay = Callable[[str, Sequence[Record[Any]], AnyConfig], Iterator[None]]
@@ -128,7 +130,7 @@ def verify_run(
     turns = sum(len(episode.turns) for episode in read.episodes)
     missing = len(expected) - len(read.records)
     hashed = checksums is not None
-    return Verified(len(read.records), turns, missing, read.torn, hashed, len(bare))
+    return Verified(len(read.records), turns, missing, read.torn, hashed, len(bare), config.units)
 
 
 def verify_checksums(folder: Path) -> None:
