@@ -54,10 +54,8 @@ def test_entries_made_from_the_starter_were_trained_on_its_games():
         entry = read_entry(folder).entry
         if entry.about.model.startswith("starter"):
             made_from_it += 1
-            # Version 1 was built without Cube.
-            assert starter - {"Cube"} <= set(entry.about.trained_on), folder.name
-            assert entry.config.suite_version == 1 or "Cube" in entry.about.trained_on
-    assert made_from_it == 7
+            assert starter <= set(entry.about.trained_on), folder.name
+    assert made_from_it == 1
 
 
 @pytest.mark.parametrize(
@@ -249,7 +247,10 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["about"].update(links={"x": "https://a.org/\"onload='x"}), "links"),
         (lambda e: e["about"].update(links={"x": "http://a.org"}), "links"),
         (lambda e: e["about"].update(trained_on=["Chess"]), "'Chess'"),
-        (lambda e: e["config"].update(suite_version=7), f"suite version {SUITE_VERSION}"),
+        (
+            lambda e: e["config"].update(suite_version=SUITE_VERSION - 1),
+            f"but only episodes of suite version {SUITE_VERSION} can be replayed",
+        ),
         (lambda e: e["config"]["suite"].update(split="validation"), "only test levels count"),
         (lambda e: e["config"]["suite"].update(name="mine"), "'mine'"),
         (lambda e: e["config"]["suite"].update(version=9), "config.suite.version"),

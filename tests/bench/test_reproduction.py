@@ -19,7 +19,7 @@ from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
 from ragen_bench.reproduction.reproduction_report import kept_reports, sample_episodes
 from ragen_bench.reproduction.success_table import claims_grid, table_grid, tabulate
-from ragen_bench.training_sweeps.archive import add_to_archive, archive_path, read_archive
+from ragen_bench.training_sweeps.archive import add_to_archive, archive_path
 from ragen_bench.training_sweeps.state import TaskState
 from ragen_bench.training_sweeps.sweep_config import load_sweep
 from ragen_bench.training_sweeps.tasks import Choice, plan
@@ -290,17 +290,15 @@ def test_results_of_other_weights_are_neither_taken_nor_lost(kept, capsys):
     assert path.read_bytes() == before
 
 
-def test_results_of_an_earlier_suite_version_are_not_counted_and_can_be_replaced(kept, capsys):
+def test_results_of_another_suite_version_are_refused(kept, capsys):
     path = kept / "laptop/reasoning.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         line["task"]["suite_version"] = SUITE_VERSION - 1
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert reproduce(kept, "--dry-run", "--format", "json") == 0
-    assert all(row["done"] == 0 for row in json.loads(capsys.readouterr().out)["rows"])
-    _, results = results_of("table4", {"think": 0.8, "no-think": 0.4})
-    add_to_archive(path, results)
-    assert {result.task.suite_version for result in read_archive(path)} == {SUITE_VERSION}
+    capsys.readouterr()
+    assert reproduce(kept) == 2
+    assert "suite_version is" in capsys.readouterr().err
 
 
 def test_numbers_of_the_paper_on_other_levels_are_marked(kept, capsys):

@@ -242,8 +242,6 @@ def reproduce(
         exhibit = load_reproduction(each)
         games = games_of(exhibit, size.scale)
         sweep_run = replace(make_run(exhibit.sweep, games, size, placement), kept=results)
-        if not run and not dry_run:  # what is left to run is of the current version
-            sweep_run = sweep_run.with_kept_version()
         if not run and not size.quick and size.seeds is None:
             sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()
@@ -273,7 +271,7 @@ def reproduce(
 
 
 def _anything_stored(sweep_run: "SweepRun", results: Path) -> bool:
-    """Return whether a sweep has results in a folder, its own of any suite version or shared runs."""
+    """Return whether a sweep has results in a folder, its own or shared runs."""
     shared = any(s.result for s in sweep_run.states() if s.task.seed is not None)
     return shared or sweep_run.archive(results).exists()
 

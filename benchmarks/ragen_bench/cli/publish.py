@@ -30,10 +30,7 @@ def check(
     entries: EntriesOption = Path("leaderboards"),
     backend: BackendOption = "local",
 ) -> None:
-    """Replay entries and recompute all their numbers; exit 1 if any entry is rejected.
-
-    Episodes of older suite versions cannot be replayed; only their numbers are recomputed.
-    """
+    """Replay entries and recompute all their numbers; exit 1 if any entry is rejected."""
     from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.progress import bar
     from ragen_bench.leaderboard.check import check_copies, check_entry
@@ -54,12 +51,8 @@ def check(
             print(escape_unprintable(f"REJECTED {folder}: {what}"), file=sys.stderr)
         else:
             checked.append(stored)
-            config, games = stored.entry.config, len(stored.entry.results)
-            counts = f"{len(stored.records)} episodes of {games} games"
-            if not stored.entry.is_current:
-                print(f"OLD {folder}: {counts} of suite version {config.suite_version}, not replayed")
-            else:
-                print(f"OK {folder}: {counts} replayed")
+            counts = f"{len(stored.records)} episodes of {len(stored.entry.results)} games"
+            print(f"OK {folder}: {counts} replayed")
     try:
         check_titles(stored.entry for stored in checked)
         check_copies(checked)

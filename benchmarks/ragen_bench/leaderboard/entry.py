@@ -153,26 +153,6 @@ class Entry(StrictModel):
     results: dict[Name, GameResult]
     """Results by game."""
 
-    @property
-    def is_current(self) -> bool:
-        """Whether its episodes can be replayed: they are of the current suite version."""
-        return self.config.suite_version == SUITE_VERSION
-
-
-PUBLISHED: Final = frozenset(
-    {
-        "2588e82c88542471371480b8b63d4a1374599a8a2f602c970fda1992f1e7fe92",
-        "2bf7ce6b63a735194629ddd63428a74dd716a0eedf5046f22f9ad8869c86f264",
-        "43e5ddd99ebc4772e0f56b736397ae24cd8c2ce95aaa863223b3341e03e59e85",
-        "9768ff7adb68531135016d31039ab8ca2818d1885b55ee8b003f9d7310438373",
-        "9edb6bd8659c01400cbecd9e77d61aaeeb59e95c08caac1aa6cb95813121f7ed",
-        "b0410bd2bd7cf79c6f9456083e51153a5ce47c07f505f2573aacba1a74da8501",
-        "b9c5ca29605e1f13ff847da49931cff2e6be6e203b3246feff2652a847f3acb3",
-        "f829354ddb5dc28e9492eb8cf6aa00aafa63bf67101df9b91050e25faad4c817",
-    }
-)
-"""Hashes of the episodes of entries of older suite versions. They were replayed when they were published."""
-
 
 SUITE: Final = "core"
 """Suite that all entries play."""
@@ -200,13 +180,12 @@ class EntryError(RagenError):
 def check_rules(entry: Entry) -> None:
     """Check everything that does not need the episodes."""
     config = entry.config
-    if entry.is_current:
-        _check_suite(config.suite)
-    elif entry.episodes_sha256 not in PUBLISHED:
+    if config.suite_version != SUITE_VERSION:
         raise EntryError(
-            f"config.suite_version is {config.suite_version}, but new entries must be of suite version "
-            f"{SUITE_VERSION}; of older versions only published entries are kept"
+            f"config.suite_version is {config.suite_version}, but only episodes of suite version "
+            f"{SUITE_VERSION} can be replayed"
         )
+    _check_suite(config.suite)
     if config.attempts != 1:
         raise EntryError(
             f"config.attempts is {config.attempts}, but must be 1: an entry plays each level once"
@@ -222,13 +201,13 @@ def check_rules(entry: Entry) -> None:
 
 
 def check_titles(entries: Iterable[Entry]) -> None:
-    """Check that no two entries of a suite version are called alike, or like a control.
+    """Check that no two entries are called alike, or like a control.
 
     Titles are compared as they look: their letters and digits after NFKC, each as the Latin letter that
     Unicode's table of confusable characters has for it, without case. Letters of several scripts can look
     alike, so that no word may mix them.
     """
-    seen: dict[tuple[int, str], str] = {}
+    seen: dict[str, str] = {}
     for entry in entries:
         name, title = entry.about.name, _looks_like(entry.about.title)
         _check_scripts(name, entry.about.title)
@@ -239,7 +218,7 @@ def check_titles(entries: Iterable[Entry]) -> None:
             raise EntryError(
                 f"title of '{name}': it looks like that of the control '{control}'; choose another"
             )
-        other = seen.setdefault((entry.config.suite_version, title), name)
+        other = seen.setdefault(title, name)
         if other != name:
             raise EntryError(f"about.title of '{name}' looks like that of '{other}'; choose another")
 

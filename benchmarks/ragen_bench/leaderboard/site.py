@@ -42,7 +42,6 @@ from ragen_bench.leaderboard.standings import (
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders
 from ragen_bench.viewer.run_pages import beside_values, viewer_values
 from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder, write_page
-from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError, install_hint
 
 if TYPE_CHECKING:
@@ -74,9 +73,8 @@ class Pages:
         entries: Sequence[StoredEntry],
         suite: Suite,
         reports: "Sequence[Report]",
-        old: Sequence[str],
     ) -> None:
-        self._out, self._reports, self._old = out, reports, old
+        self._out, self._reports = out, reports
         described = {s.entry.about.name: s.entry for s in entries}
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
         self._entries, self._suite = entries, suite
@@ -88,7 +86,7 @@ class Pages:
         templates.globals.update(
             base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),
             width=WIDTH, height=HEIGHT, most=MOST, colours=colours, has_results=bool(reports),
-            suite_version=SUITE_VERSION, described=described, levels=LEVELS,
+            described=described, levels=LEVELS,
             training_words=training_words, prompt_words=prompt_words, prompt_settings=prompt_settings,
             prompts=self._prompts,
             agent_words=agent_words, agent_options=agent_options,
@@ -110,7 +108,6 @@ class Pages:
             suite=self._suite,
             control_notes=control_notes(self._suite.tasks),
             below_random=below_random(trained),
-            old=self._old,
         )
 
     def write_about(self) -> None:
@@ -324,9 +321,7 @@ def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
     return checked
 
 
-def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path) -> None:
-    entries = [each for each in stored if each.entry.is_current]
-    old = [each.entry.about.title for each in stored if not each.entry.is_current]
+def _write(entries: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path) -> None:
     suite = load_suite(SUITE)
     games, controls = list(suite.tasks), controls_of(suite.tasks)
     samples = {game: samples_of(entries, game) for game in games}
@@ -339,7 +334,7 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
     write_table(out / "data", "overall", standings_table({"all": overall}))
     write_table(out / "data", "games", standings_table(tables))
     write_table(out / "data", "episodes", episodes_table(entries))
-    pages = Pages(out, entries, suite, reports, old)
+    pages = Pages(out, entries, suite, reports)
     pages.write_index(overall, tables)
     pages.write_about()
     for game in games:

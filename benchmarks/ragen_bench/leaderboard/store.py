@@ -183,9 +183,6 @@ def read_explainable(folder: Path, checked: bool = True) -> Run:
     if not (folder / ENTRY).is_file():
         return read_run(folder, checked)
     stored = read_entry(folder)
-    if not stored.entry.is_current:
-        version = stored.entry.config.suite_version
-        raise RagenError(f"'{folder}' is an entry of suite version {version}, which cannot be replayed")
     samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
     for record in stored.records:
         episode = record.episode

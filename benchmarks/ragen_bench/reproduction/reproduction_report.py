@@ -40,7 +40,6 @@ from ragen_bench.training_sweeps.archive import add_to_archive, archive_path, re
 from ragen_bench.training_sweeps.state import Cost, TaskState
 from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice
-from ragen_envs import SUITE_VERSION
 
 
 def sample_episodes(
@@ -136,9 +135,6 @@ class Report:
     def notes(self) -> list[str]:
         """Return the notes below the table."""
         lines = []
-        version = self._run.choice.suite_version
-        if version != SUITE_VERSION:
-            lines.append(f"of suite version {version}, not of the current one, {SUITE_VERSION}")
         if self._missing:
             are = "task is" if self._missing == 1 else "tasks are"
             lines.append(f"unfinished: {self._missing} {are} missing")
@@ -262,4 +258,4 @@ def stored_report(folder: Path, name: str) -> Report:
     choice = Choice(games=tuple(games_of(exhibit, "laptop")))
     nowhere = folder / "no-runs"  # only what is kept
     run = SweepRun(exhibit.load_sweep(), choice, nowhere, None, kept=folder)
-    return Report(exhibit, run.with_kept_version().with_kept_seeds())
+    return Report(exhibit, run.with_kept_seeds())

@@ -23,7 +23,6 @@ from ragen_bench.training_sweeps.jobs import Launcher, Local, Pool, SweepView, a
 from ragen_bench.training_sweeps.state import Cost, TaskState, read_states
 from ragen_bench.training_sweeps.sweep_config import Sweep
 from ragen_bench.training_sweeps.tasks import CONTROLS_ROW, Choice, SweepTask, cells_of, plan
-from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 
 Backend = Literal["local", "ray"]
@@ -74,14 +73,6 @@ class SweepRun:
         if self.kept is not None:
             folder = self.archive(self.kept)
             check_archive(read_archive(folder), plan(self.sweep, self.choice), folder)
-
-    def with_kept_version(self) -> "SweepRun":
-        """Return the run of the newest suite version of which results are archived: its own, or any."""
-        if self.kept is None:
-            return self
-        own = self.archive(self.kept)
-        versions = {r.task.suite_version for r in read_archive(own) or read_archives(own.parent)}
-        return replace(self, choice=replace(self.choice, suite_version=max(versions, default=SUITE_VERSION)))
 
     def with_kept_seeds(self) -> "SweepRun":
         """Return the run with as many seeds as some cell has archived, or as it is where none are.
