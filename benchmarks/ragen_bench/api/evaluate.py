@@ -9,11 +9,11 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.api.run import Run
-from ragen_bench.api.tables import Table
 from ragen_bench.config import agents as known_agents
 from ragen_bench.config.agents import Agents, LiveAgent, Remote, check_sight, name_agents
 from ragen_bench.config.run_config import ENTRY, RunConfig, agent_entries, default_directory
 from ragen_bench.config.suites import Suite, adapt_suite, at_least_one, check_suite, load_suite
+from ragen_bench.console.tables import Table
 from ragen_bench.evaluation.comparison import Side, compare_sides, comparison_grid, read_side, side_of
 from ragen_bench.evaluation.options import Endpoint, Limits, cache_file, make_budget, make_remote
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement, players_on

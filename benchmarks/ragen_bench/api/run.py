@@ -2,7 +2,6 @@
 
 import tempfile
 import threading
-from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -10,8 +9,13 @@ from typing import Self
 
 import pandas as pd
 
-from ragen_agents.rollout import Episode
-from ragen_bench.analysis.summary import Explained, decision_grid, explain_run, summarise_ledgers
+from ragen_bench.analysis.summary import (
+    Explained,
+    decision_grid,
+    explain_run,
+    summarise_ledgers,
+    with_decisions,
+)
 from ragen_bench.analysis.thoughts import (
     COMPARED_NOTE,
     Thoughts,
@@ -21,12 +25,13 @@ from ragen_bench.analysis.thoughts import (
     summarise_thoughts,
     thoughts_grid,
 )
-from ragen_bench.api.tables import Table, episode_html
+from ragen_bench.api.episode_view import EpisodeView
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.config.suites import levels_title
 from ragen_bench.console.formats import score_grid
 from ragen_bench.console.progress import bar
+from ragen_bench.console.tables import Table
 from ragen_bench.evaluation import run_table
 from ragen_bench.evaluation.curves import curve_grid, success_curve
 from ragen_bench.evaluation.notes import all_error_notes, run_notes
@@ -67,13 +72,19 @@ class Run:
         """Names of the agents, in the order of the table."""
         return [agent.name for agent in self.config.agents]
 
-    def table(self) -> Table:
+    def table(self, decisions: bool = False) -> Table:
         """Return the table that ``ragen show`` prints: a row for each game and agent.
 
         Its percentages are shares in [0, 1] here; see `ragen_bench.evaluation.run_table.summarise` for the
         columns.
+
+        Args:
+            decisions: Add the columns of ``explain``, for which every decision is evaluated.
         """
-        data, notes = run_table.summarise(self.records), run_notes(self.records)
+        data, left_out = run_table.summarise(self.records), ()
+        if decisions:
+            data, left_out = with_decisions(data, self.records, self.explained), self.explained.left_out
+        notes = run_notes(self.records, left_out)
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
         return Table.of(data, {self._title: score_grid(data)}, [*notes, *stopped])
 
@@ -83,7 +94,7 @@ class Run:
         See `ragen_bench.evaluation.curves.success_curve` for the columns.
         """
         data, notes = success_curve(self.records, by)
-        return Table.of(data, {f"Success by {by}, {self.folder}": curve_grid(data)}, notes)
+        return Table.of(data, {f"Success by {by}, {self._title}": curve_grid(data)}, notes)
 
     def episodes(self) -> pd.DataFrame:
         """Return a row for each episode, (episodes, 27).
@@ -99,7 +110,7 @@ class Run:
         """
         return turn_rows(self.records)
 
-    def episode(self, agent: str, game: str, level: int, attempt: int = 0) -> "EpisodeView":
+    def episode(self, agent: str, game: str, level: int, attempt: int = 0) -> EpisodeView:
         """Return one episode, which a notebook shows with a picture of each board.
 
         Raises:
@@ -206,17 +217,6 @@ class Run:
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
-
-
-@dataclass(frozen=True)
-class EpisodeView:
-    """An episode that a notebook shows turn by turn."""
-
-    record: Episode
-    """The episode as it is recorded."""
-
-    def _repr_html_(self) -> str:
-        return episode_html(self.record)
 
 
 class Pages:

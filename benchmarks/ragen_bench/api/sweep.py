@@ -11,9 +11,9 @@ import pandas as pd
 
 from ragen_bench.api.evaluate import evaluate
 from ragen_bench.api.run import Run
-from ragen_bench.api.tables import Table
 from ragen_bench.config.agents import Agents
 from ragen_bench.config.own_levels import own_level_notes
+from ragen_bench.console.tables import Table
 from ragen_bench.evaluation.level_clusters import shared_levels_note
 from ragen_bench.evaluation.notes import run_notes
 from ragen_bench.sweeps.report import draw_sweep, shares_grid, shares_table, sweep_grids, sweep_table

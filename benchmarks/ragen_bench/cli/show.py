@@ -16,7 +16,7 @@ from ragen_bench.cli.options import (
     UncheckedOption,
     WideOption,
 )
-from ragen_bench.console.formats import Cells, Format, Grid, grid_of, print_table, print_tables, score_grid
+from ragen_bench.console.formats import Cells, Format, Grid, grid_of, print_table
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
@@ -52,35 +52,21 @@ def print_run(
 
 
 def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checked: bool) -> int:
-    from ragen_bench.analysis.summary import explain_run, with_decisions
-    from ragen_bench.config.suites import levels_title
-    from ragen_bench.console.progress import bar
-    from ragen_bench.evaluation.curves import curve_grid, success_curve
-    from ragen_bench.evaluation.notes import run_notes, with_defects
-    from ragen_bench.evaluation.run_table import read_run, summarise
+    from ragen_bench.api.run import Run
+    from ragen_bench.console.tables import Table
+    from ragen_bench.evaluation.notes import with_defects
 
-    run = read_run(folder, checked)
-    failed = sum(e.is_failure for sample in run.samples.values() for e in sample.values())
-    about = f"{levels_title(run.config.suite)}, {folder}"
-    facts = _facts(folder, run.config, run.missing)
-    if by is not None:
-        data, notes = success_curve(run, by)
-        print_table(data, curve_grid(data), style, f"Success by {by}, {about}", notes, facts, wide)
-        return failed
-    data = summarise(run)
-    left_out: tuple[str, ...] = ()
-    if wide:
-        with bar("explaining") as tick:
-            explained = explain_run(run, tick)
-        data, left_out = with_decisions(data, run, explained), explained.left_out
-    if style is Format.JSON:
-        data = with_defects(data, run)
-    print_table(data, score_grid(data), style, about, run_notes(run, left_out), facts, wide)
-    return failed
+    run = Run(folder, checked=checked)
+    table = run.table(decisions=wide) if by is None else run.curve(by)
+    if style is Format.JSON and by is None:
+        table = Table.of(with_defects(table, run.records), table.grids, table.notes)
+    print_table(table, style, _facts(folder, run.config, run.records.missing), wide)
+    return sum(e.is_failure for sample in run.records.samples.values() for e in sample.values())
 
 
 def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> int:
     from ragen_bench.config.suites import levels_title
+    from ragen_bench.console.tables import Table
     from ragen_bench.evaluation.match_table import (
         cross_play_grid,
         match_notes,
@@ -102,7 +88,7 @@ def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> in
         "Success % by seat": seat_grid(data),
         "Replies": reply_grid(data),
     }
-    print_tables(data, tables, style, notes, facts, wide)
+    print_table(Table.of(data, tables, notes), style, facts, wide)
     return failed
 
 
@@ -140,8 +126,7 @@ def compare(
     from ragen_bench.api.evaluate import comparison, find_sides
 
     first, second = find_sides(a, b, not unchecked)
-    table = comparison(first, second)
-    print_tables(table, table.grids, style, table.notes, {"a": str(first), "b": str(second)}, wide)
+    print_table(comparison(first, second), style, {"a": str(first), "b": str(second)}, wide)
 
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:
@@ -213,6 +198,7 @@ def power(
     The test is two-sided at 5%; levels are paired, seeds are not. With --seed-sd 0pp it
     compares two fixed models.
     """
+    from ragen_bench.console.tables import Table
     from ragen_bench.stats.power import MOST_SEEDS, Design, plan_designs, plan_levels
 
     difference = _points(effect, "--effect")
@@ -222,14 +208,14 @@ def power(
     if not spread:
         alpha, notes = (0.05, [_ONCE]) if sweep is None else _of_sweep(sweep, effect, base)
         data = plan_levels(difference, base, alpha)
-        print_table(data, _grid_of_levels(data, effect), style, title, notes)
+        print_table(Table.of(data, {title: _grid_of_levels(data, effect)}, notes), style)
         return
     data = plan_designs(difference, base)
     grid = _grid(data)
     notes = []
     if any(_NONE in row for row in grid.rows):
         notes.append(f"{_NONE}: more than {MOST_SEEDS} seeds, or an impossible difference")
-    print_table(data, grid, style, f"{title}, seeds differ by {seed_sd}", notes)
+    print_table(Table.of(data, {f"{title}, seeds differ by {seed_sd}": grid}, notes), style)
 
 
 def _of_sweep(name: str, effect: str, design: "Design") -> tuple[float, list[str]]:

@@ -116,11 +116,9 @@ def explain(
         _explain_thoughts(read, style, wide)
         return
     table = read.explain()
-    notes = list(table.notes)
     if style in (Format.TABLE, Format.MARKDOWN):
-        notes += _worst_episodes(read.explained, read.agents)
-    ((title, grid),) = table.grids.items()
-    print_table(table, grid, style, title, notes, {"run": str(run)}, wide)
+        table.notes = [*table.notes, *_worst_episodes(read.explained, read.agents)]
+    print_table(table, style, {"run": str(run)}, wide)
 
 
 def _explain_thoughts(read: "Run", style: Format, wide: bool) -> None:
@@ -128,12 +126,10 @@ def _explain_thoughts(read: "Run", style: Format, wide: bool) -> None:
 
     table, compared = read.thoughts(), read.thoughts(compare=True)
     facts = {"run": str(read.folder), "compared": plain_rows(compared)}
-    tables = [table] if style in (Format.CSV, Format.JSON) or compared.empty else [table, compared]
-    for number, each in enumerate(tables):
-        if number:
-            print()
-        ((title, grid),) = each.grids.items()
-        print_table(each, grid, style, title, each.notes, facts, wide)
+    print_table(table, style, facts, wide)
+    if style in (Format.TABLE, Format.MARKDOWN) and not compared.empty:
+        print()
+        print_table(compared, style, wide=wide)
 
 
 def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:
@@ -189,10 +185,7 @@ def intervene(
 
     with saying_what_is_saved():
         run = play_arms(target, write, **options.arguments)
-    table = intervention_table(run)
-    ((title, grid),) = table.grids.items()
-    facts = {"run": str(run.folder)}
-    print_table(table, grid, options.style, title, table.notes, facts, options.wide)
+    print_table(intervention_table(run), options.style, {"run": str(run.folder)}, options.wide)
     failed = sum(e.is_failure for each in run.records.samples.values() for e in each.values())
     print_closing(run.folder, failed, run.stopped)
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 import pandas as pd
 
 from ragen_bench.console.formats import Cells, Grid, duration, grid_of
+from ragen_bench.console.tables import Table
 from ragen_bench.evaluation.ray_cluster import RayLauncher
 from ragen_bench.training_sweeps.archive import (
     archive_path,
@@ -131,8 +132,8 @@ class SweepRun:
     def _local_workers(self) -> int:
         return self.workers or (available_cpus() if self.choice.scale == "laptop" else 1)
 
-    def cost(self) -> tuple[pd.DataFrame, list[str]]:
-        """Return a row for each game and cell with what is done and what is left, and notes.
+    def cost(self) -> Table:
+        """Return a row for each game and cell with what is done and what is left.
 
         Columns: ``game``, ``cell``, ``design``, ``tasks``, ``done``, ``begun``, ``iterations`` (of all
         tasks), ``iterations_done``, ``seconds_run`` and ``seconds_left`` (of one run, and of all that is
@@ -149,9 +150,9 @@ class SweepRun:
         left = [cost.left(state) for state in states]
         open_ = [s.task for s in states if s.result is None and s.task.steps]
         guessed = cost.scale == "paper" and any(cost.measured(task) is None for task in open_)
-        return pd.DataFrame(rows), _notes(
-            left, self._local_workers if self.backend == "local" else None, guessed
-        )
+        title = f"{self.sweep.name} {self.sweep.version}, {self.choice.name}, in {self.root}"
+        data, workers = pd.DataFrame(rows), self._local_workers if self.backend == "local" else None
+        return Table.of(data, {title: cost_grid(data)}, _notes(left, workers, guessed))
 
     def _row(self, game: str, cell: str, states: Sequence[TaskState], cost: Cost) -> dict[str, object]:
         left = [cost.left(state) for state in states]
