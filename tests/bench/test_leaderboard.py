@@ -223,22 +223,15 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e.update(extra=1), "unknown option 'extra'"),
         (lambda e: e["about"].update(name="../evil"), "about.name"),
         (lambda e: e["about"].update(name="oracle"), "that of the folder"),
-        (lambda e: e["about"].update(title="\u202egnp"), "U+202E"),
-        (lambda e: e["about"].update(title="a\x1b[2Jb"), "U+001B"),
+        (lambda e: e["about"].update(title="\u202egnp"), "about.title"),
+        (lambda e: e["about"].update(title="a\x1b[2Jb"), "about.title"),
+        (lambda e: e["about"].update(title="Or\u0430cle"), "about.title"),
+        (lambda e: e["about"].update(title="a\n"), "about.title"),
         (
             lambda e: e["about"].update(title="Oracle"),
             "that of the control 'oracle'; choose another",
         ),
-        (
-            lambda e: e["about"].update(title="ＯＲＡＣＬＥ"),
-            "that of the control 'oracle'; choose another",
-        ),
-        (
-            lambda e: e["about"].update(title="Oracle\u3164"),
-            "that of the control 'oracle'; choose another",
-        ),
-        (lambda e: e["about"].update(title="– …"), "no letter or digit"),
-        (lambda e: e["about"].update(title="\u3164\u2800"), "no letter or digit"),
+        (lambda e: e["about"].update(title="- ..."), "no letter or digit"),
         (lambda e: e["about"].update(trained_on=["Sokoban", "Sokoban"]), "has 'Sokoban' twice"),
         (lambda e: e["about"].update(date="2026-02-31"), "is not a date"),
         (lambda e: e["about"].update(authors="two\nlines"), "U+000A"),
@@ -390,13 +383,7 @@ def test_an_entry_that_breaks_the_check_does_not_hide_the_others(entry, tmp_path
     assert f"OK {other}" in shown.out
 
 
-@pytest.mark.parametrize(
-    "alike",
-    [
-        "MY  ａｇｅｎｔ", "My Agent\ufe0f", "My A\u034fgent", "My Agent\u3164", "My\u2800Agent", "My-Agent.",
-        "My Agent\U000e0100",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("alike", ["MY  agent", "My-Agent.", "MyAgent"])
 def test_two_titles_that_look_alike_are_refused(entry, tmp_path, capsys, alike):
     first = as_model(entry, "first")
     second = as_model(small_copy("noop", tmp_path), "second", reply="noop")
@@ -428,34 +415,7 @@ def test_cells_cannot_be_formulas(tmp_path):
     assert list(pd.read_parquet(tmp_path / "t.parquet")["title"]) == ["=1+1", "@x", "fine", "-2"]
 
 
-# --- scripts ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("title", "letter"),
-    [
-        ("My m\u043edel", "'\u043e' is CYRILLIC SMALL LETTER O"),
-        ("Or\u0430cle", "'\u0430' is CYRILLIC SMALL LETTER A"),
-        ("\u039f\u0072acle-7B", "'\u039f' is GREEK CAPITAL LETTER OMICRON"),
-        ("GPT4\u043e", "'\u043e' is CYRILLIC SMALL LETTER O"),
-        ("\u041c\u03bf\u0439", "'\u041c' is CYRILLIC CAPITAL LETTER EM"),
-    ],
-)
-def test_a_word_of_several_scripts_is_refused(entry, title, letter, rejected):
-    change(entry, lambda e: e["about"].update(title=title))
-    assert letter in rejected(entry)
-
-
-@pytest.mark.parametrize("title", ["\u041c\u043e\u0434\u0435\u043b\u044c 7B", "KL-\u03b2 é", "模型 A"])
-def test_words_of_one_script_each_are_accepted(entry, title):
-    change(entry, lambda e: e["about"].update(title=title))
-    assert read_entry(entry).entry.about.title == title
-
-
-@pytest.mark.parametrize(
-    "title",
-    ["ꓳꓣꓮꓚꓡꓰ", "Օracle", "Orɑcle", "OracIe", "0racle", "Ꭱandom", "ORACLE"],
-)
+@pytest.mark.parametrize("title", ["OracIe", "0racle", "Orac|e", "ORACLE"])
 def test_titles_that_look_like_a_control_are_refused(entry, title, rejected):
     agent = as_model(entry, "agent")
     change(agent, lambda e: e["about"].update(title=title))

@@ -77,8 +77,8 @@ class About(StrictModel):
 
     name: Slug
     """Name of the entry and of its folder."""
-    title: Annotated[Line, Field(max_length=48)]
-    """Name in tables."""
+    title: Annotated[str, Field(max_length=48, pattern="^[ -~]+$")]
+    """Name in tables: printable ASCII, in which few characters look alike."""
     model: Line
     """Model that played, with its size, or other agent."""
     authors: Line
@@ -160,13 +160,8 @@ LEVELS: Final = 128
 """Levels of each game that every entry plays, so that nobody can choose the number after seeing results."""
 MAX_ERRORS: Final = 0.02
 """Largest share of episodes that may have failed, by an error or by exceeding the context."""
-_SCRIPTS: Final = ("LATIN", "CYRILLIC", "GREEK")
-"""Scripts with letters that look alike, as the names of their letters begin."""
-_BLANK: Final = "\u115f\u1160\u3164\uffa0"
-"""Letters that are not drawn (fillers of Hangul)."""
 _ALIKE: Final = str.maketrans("i1|0", "lllo")
-"""Signs of ASCII, without case, that look like letters."""
-_WORD_END: Final = re.compile(r"[\s\-‐-―_/.,:;()+&|]+")
+"""Characters of ASCII, without case, that look like others."""
 _FREE: Final = ("episodes", "seed", "sampling", "tasks")
 """Fields of a suite that have rules of their own, or that an entry chooses itself and declares."""
 PROMPT_SETTINGS: Final = ("demonstrations", "think", "think_prefix")
@@ -203,16 +198,13 @@ def check_rules(entry: Entry) -> None:
 def check_titles(entries: Iterable[Entry]) -> None:
     """Check that no two entries are called alike, or like a control.
 
-    Titles are compared as they look: their letters and digits after NFKC, each as the Latin letter that
-    Unicode's table of confusable characters has for it, without case. Letters of several scripts can look
-    alike, so that no word may mix them.
+    Titles are compared as they look: their letters and digits without case, those that look alike as one.
     """
     seen: dict[str, str] = {}
     for entry in entries:
         name, title = entry.about.name, _looks_like(entry.about.title)
-        _check_scripts(name, entry.about.title)
         if not title:
-            raise EntryError(f"about.title of '{name}' has no letter or digit that can be seen")
+            raise EntryError(f"about.title of '{name}' has no letter or digit")
         control = next((each for each in CONTROLS if title == _looks_like(each)), name)
         if control != name:
             raise EntryError(
@@ -223,33 +215,8 @@ def check_titles(entries: Iterable[Entry]) -> None:
             raise EntryError(f"about.title of '{name}' looks like that of '{other}'; choose another")
 
 
-def _check_scripts(name: str, title: str) -> None:
-    for word in _WORD_END.split(unicodedata.normalize("NFKC", title)):
-        scripts = {sign: script for sign in word if (script := _script(sign)) in _SCRIPTS}
-        odd = next((sign for sign, script in scripts.items() if script != _SCRIPTS[0]), None)
-        if odd is not None and len(set(scripts.values())) > 1:
-            raise EntryError(
-                f"about.title of '{name}' mixes scripts in '{word}': '{odd}' is {unicodedata.name(odd)}; "
-                "use letters of one script in each word"
-            )
-
-
-def _script(letter: str) -> str:
-    return unicodedata.name(letter, "").partition(" ")[0] if letter.isalpha() else ""
-
-
 def _looks_like(title: str) -> str:
-    plain = unicodedata.normalize("NFKC", title)
-    folded = "".join(_latin(sign) for sign in plain if sign.isalnum() and sign not in _BLANK)
-    return folded.casefold().translate(_ALIKE)
-
-
-def _latin(sign: str) -> str:
-    """Return the ASCII letters that look like a sign, or itself."""
-    from confusable_homoglyphs.confusables import confusables_data
-
-    alike = () if sign.isascii() else confusables_data.get(sign, ())
-    return next((each["c"] for each in alike if each["c"].isascii() and each["c"].isalnum()), sign)
+    return "".join(filter(str.isalnum, title.casefold().translate(_ALIKE)))
 
 
 def _check_suite(suite: Suite) -> None:
