@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ragen_bench.api.episode_view import EpisodeView
-    from ragen_bench.api.evaluate import compare, evaluate, evaluate_async
+    from ragen_bench.api.evaluate import compare, evaluate
     from ragen_bench.api.intervene import intervene
     from ragen_bench.api.run import Pages, Run, load
     from ragen_bench.api.sweep import SweepRun, sweep
@@ -30,7 +30,7 @@ _MODULES = {
     "console.tables": "Table",
     "api.intervene": "intervene",
     "api.sweep": "SweepRun sweep",
-    "api.evaluate": "compare evaluate evaluate_async",
+    "api.evaluate": "compare evaluate",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -47,5 +47,5 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "EpisodeView", "MismatchError", "Pages", "Run", "Suite", "SweepRun", "Table", "Verified", "compare",
-    "evaluate", "evaluate_async", "intervene", "load", "load_suite", "sweep",
+    "evaluate", "intervene", "load", "load_suite", "sweep",
 ]  # fmt: skip
