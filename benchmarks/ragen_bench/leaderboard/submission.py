@@ -17,7 +17,6 @@ from ragen_bench.leaderboard.entry import About, Entry, EntryError, Training, ch
 from ragen_bench.leaderboard.store import StoredEntry, read_about, read_entry, write_entry
 from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode
-from ragen_bench.verification.run_verification import MismatchError, verify_checksums
 from ragen_envs.errors import RagenError
 
 
@@ -55,7 +54,10 @@ def read_training(run: Path | None, root: Path, name: str) -> Training | None:
 
 
 def submit(side: Side, about: About, training: Training | None, root: Path, tick: Tick | None = None) -> Path:
-    """Check the entry of a run's agent, write it, and return its folder."""
+    """Check the entry of a run's agent, write it, and return its folder.
+
+    The run was compared with its checksums when it was read.
+    """
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         control = side.agent if side.agent in CONTROLS else about.name
         raise RagenError(
@@ -66,13 +68,6 @@ def submit(side: Side, about: About, training: Training | None, root: Path, tick
     check_rules(entry)
     others = _others(root, about.name)
     check_titles([*(other.entry for other in others), entry])
-    run = side.run.folder
-    try:
-        verify_checksums(run)
-    except MismatchError as error:
-        raise RagenError(
-            f"'{run}' was changed after it was played, as ragen verify {run} shows: {error}"
-        ) from error
     with tempfile.TemporaryDirectory() as temporary:
         checked = check_entry(write_entry(Path(temporary), entry, lines), tick)
     check_copies([*others, checked])

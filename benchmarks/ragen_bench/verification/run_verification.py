@@ -133,21 +133,6 @@ def verify_run(
     return Verified(len(read.records), turns, missing, read.torn, hashed, len(bare), config.units)
 
 
-def verify_checksums(folder: Path) -> None:
-    """Compare the record of a run that is not being played with its checksums; nothing is replayed.
-
-    Raises:
-        MismatchError: A line differs from its hash, or lines are missing.
-        RagenError: The run cannot be read.
-    """
-    path, checksums = folder / EPISODES, read_checksums(folder)
-    if checksums is None:
-        return
-    records = read_episodes(folder, load_config(folder)).records
-    _check_hashes(folder, records, checksums)
-    _check_bare(path, records[len(checksums) :])
-
-
 def _check_keys(path: Path, records: Sequence[Record[Any]], expected: Collection[object]) -> None:
     """Check that all records are of the run; a replay, which may run ahead, needs their game and agent."""
     for record in records:
