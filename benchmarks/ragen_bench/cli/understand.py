@@ -193,8 +193,8 @@ def intervene(
 def export(
     run: RunArgument,
     kind: Annotated[
-        Literal["inspect", "parquet", "jsonl", "hf"], typer.Option("--format", help="Format of the files.")
-    ] = "inspect",
+        Literal["parquet", "jsonl", "hf", "inspect"], typer.Option("--format", help="Format of the files.")
+    ] = "parquet",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -207,9 +207,9 @@ def export(
 ) -> None:
     """Write a run's episodes in a format that other tools read.
 
-    inspect: logs of Inspect (inspect_ai), one for each agent and game; view them with inspect view
-    --log-dir DIR. parquet, jsonl: two tables, a row for each episode and a row for each turn. hf: the
-    Parquet tables with a card, which datasets.load_dataset(DIR) reads.
+    parquet, jsonl: two tables, a row for each episode and a row for each turn. hf: the Parquet tables with a
+    card, which datasets.load_dataset(DIR) reads. inspect: logs of Inspect (inspect_ai), one for each agent
+    and game; view them with inspect view --log-dir DIR.
     """
     from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.run_table import read_run
