@@ -2,6 +2,7 @@
 
 import tempfile
 import threading
+from collections.abc import Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -72,18 +73,20 @@ class Run:
         """Names of the agents, in the order of the table."""
         return [agent.name for agent in self.config.agents]
 
-    def table(self, decisions: bool = False) -> Table:
+    def table(self) -> Table:
         """Return the table that ``ragen show`` prints: a row for each game and agent.
 
         Its percentages are shares in [0, 1] here; see `ragen_bench.evaluation.run_table.summarise` for the
         columns.
-
-        Args:
-            decisions: Add the columns of ``explain``, for which every decision is evaluated.
         """
-        data, left_out = run_table.summarise(self.records), ()
-        if decisions:
-            data, left_out = with_decisions(data, self.records, self.explained), self.explained.left_out
+        return self._table(run_table.summarise(self.records))
+
+    def wide_table(self) -> Table:
+        """Return the table of ``ragen show --wide``, with columns of `explain`."""
+        data = with_decisions(run_table.summarise(self.records), self.records, self.explained)
+        return self._table(data, self.explained.left_out)
+
+    def _table(self, data: pd.DataFrame, left_out: Sequence[str] = ()) -> Table:
         notes = run_notes(self.records, left_out)
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
         return Table.of(data, {self._title: score_grid(data)}, [*notes, *stopped])

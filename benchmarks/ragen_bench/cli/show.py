@@ -57,7 +57,7 @@ def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checke
     from ragen_bench.evaluation.notes import with_defects
 
     run = Run(folder, checked=checked)
-    table = run.table(decisions=wide) if by is None else run.curve(by)
+    table = run.curve(by) if by is not None else run.wide_table() if wide else run.table()
     if style is Format.JSON and by is None:
         table = Table.of(with_defects(table, run.records), table.grids, table.notes)
     print_table(table, style, _facts(folder, run.config, run.records.missing), wide)

@@ -23,6 +23,9 @@ ENTRY: Final = "entry.json"
 """File that a leaderboard entry has in place of a config."""
 
 
+Units = Literal["episodes", "matches"]
+
+
 class EditedFileError(RagenError):
     """A file of a run is not what it was when it was written."""
 
@@ -78,8 +81,8 @@ class BaseConfig(StrictModel):
 class RunConfig(BaseConfig):
     """Everything that defines a run."""
 
-    units: ClassVar = "episodes"
-    """Records of a run, in messages."""
+    units: ClassVar[Units] = "episodes"
+    """What its records are called."""
     attempts: int = Field(default=1, ge=1, le=1024, exclude_if=lambda n: n == 1)
     """Tries of each agent at each level; omitted if one."""
 
@@ -105,7 +108,7 @@ class RunConfig(BaseConfig):
 class MatchConfig(BaseConfig):
     """Everything that defines a run of matches."""
 
-    units: ClassVar = "matches"
+    units: ClassVar[Units] = "matches"
     kind: Literal["match"] = "match"
     """Distinguishes it from a run of ``ragen bench``."""
     seats: dict[str, Annotated[int, Field(ge=1, le=64)]]

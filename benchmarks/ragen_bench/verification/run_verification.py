@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, MatchRecord
-from ragen_bench.config.run_config import AnyConfig, EditedFileError, MatchConfig, load_config
+from ragen_bench.config.run_config import AnyConfig, EditedFileError, MatchConfig, Units, load_config
 from ragen_bench.config.suites import check_suite
 from ragen_bench.evaluation.match_player import count_seats
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement
@@ -41,7 +41,7 @@ class Verified(NamedTuple):
     """Whether there were checksums."""
     unhashed: int
     """Episodes at the end that the checksums do not cover, as an interruption leaves them."""
-    units: Literal["episodes", "matches"] = "episodes"
+    units: Units = "episodes"
     """Records of the run, which the counts are of."""
 
 
