@@ -114,7 +114,7 @@ def test_an_entry_without_a_score_has_no_rank(stored, tmp_path):
         "random": (None, False, True), "oracle": (None, False, True),
     }  # fmt: skip
     suite, tables = stored[0].entry.config.suite, dict.fromkeys(games, overall)
-    Pages(tmp_path, stored, suite, [], {}).write_index(overall, tables)
+    Pages(tmp_path, stored, suite, []).write_index(overall, tables)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     table = re.search(r'id="overall".*?</table>', page, re.DOTALL)[0]
     rows = re.findall(r"<tr.*?</tr>", table, re.DOTALL)
