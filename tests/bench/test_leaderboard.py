@@ -446,7 +446,7 @@ def test_replies_of_another_entry_are_refused(entry, tmp_path, capsys):
     assert main(["leaderboard", "check", str(entry), str(agent)]) == 1
     said = f"the replies of 'agent' are those of '{entry.name}'"
     assert f"REJECTED {said}" in capsys.readouterr().err
-    agent.rename(entry.with_name("agent"))
+    agent.rename(entry.with_name("agent")).with_name("b").rmdir()
     options = ["--entries", str(entry.parent), "--results", str(tmp_path), "--out", str(tmp_path / "site")]
     assert main(["leaderboard", "build", *options]) == 2
-    assert said in capsys.readouterr().err
+    assert "the replies of 'random' are those of 'agent'" in capsys.readouterr().err
