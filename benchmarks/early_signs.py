@@ -10,12 +10,12 @@ the one asked for, and tried on odd seeds. An alarm is early if it comes before 
 """
 
 import json
-import re
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from page_blocks import filled
 
 from ragen_agents.starpo.config import Monitor
 from ragen_agents.starpo.run.monitor import EchoTrapMonitor
@@ -149,8 +149,6 @@ def table() -> str:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", RuntimeWarning)
-    text = PAGE.read_text("utf-8")
-    block = f"<!-- table: early signs -->\n\n{table()}\n\n<!-- end -->"
-    new = re.sub(r"<!-- table: early signs -->.*?<!-- end -->", lambda _: block, text, flags=re.DOTALL)
-    PAGE.write_text(new, "utf-8")
-    print(block)
+    found = table()
+    PAGE.write_text(filled(PAGE.read_text("utf-8"), {"early signs": found}), "utf-8")
+    print(found)

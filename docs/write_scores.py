@@ -3,14 +3,14 @@
     ragen bench --agent random --agent starter --agent oracle --suite core --out RUN
     python docs/write_scores.py RUN
 
-The table stands between the comments ``begin: scores`` and ``end: scores``.
+The page names the table ``scores``.
 """
 
-import re
 import sys
 from pathlib import Path
 
 import pandas as pd
+from page_blocks import filled
 from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.evaluation.run_table import read_run, summarise
 
@@ -25,11 +25,8 @@ def main(run: Path) -> None:
     """Write the table from a run."""
     data = summarise(read_run(run))
     grid = Grid(HEADER, [_row(str(name), rows) for name, rows in data.groupby("game", sort=False)], left=1)
-    text = PAGE.read_text(encoding="utf-8")
-    between = re.compile(r"(<!-- begin: scores -->\n).*?(<!-- end: scores -->)", re.DOTALL)
-    written, count = between.subn(lambda m: f"{m[1]}{markdown(grid)}{m[2]}", text)
-    assert count == 1, PAGE
-    PAGE.write_text(written, encoding="utf-8")
+    text = filled(PAGE.read_text(encoding="utf-8"), {"scores": markdown(grid)})
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def _row(game: str, rows: pd.DataFrame) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from gradients.page import filled
+from page_blocks import filled
 
 from credit.audit import GAMES, Plan, audit
 from credit.report import summary, table

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from gradients.page import filled
+from page_blocks import filled
+
 from gradients.report import tables
 
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "gradients.md"

@@ -12,23 +12,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ragen_bench.api.evaluate import compare, evaluate, evaluate_async
+    from ragen_bench.api.episode_view import EpisodeView
+    from ragen_bench.api.evaluate import compare, evaluate
     from ragen_bench.api.intervene import intervene
-    from ragen_bench.api.run import EpisodeView, Pages, Run, load
+    from ragen_bench.api.run import Pages, Run, load
     from ragen_bench.api.sweep import SweepRun, sweep
-    from ragen_bench.api.tables import Table
     from ragen_bench.config.suites import Suite, load_suite
+    from ragen_bench.console.tables import Table
     from ragen_bench.verification.run_verification import MismatchError, Verified
 
 # Loaded when they are used, so that importing this package stays quick.
 _MODULES = {
-    "api.run": "EpisodeView Pages Run load",
+    "api.episode_view": "EpisodeView",
+    "api.run": "Pages Run load",
     "verification.run_verification": "MismatchError Verified",
     "config.suites": "Suite load_suite",
-    "api.tables": "Table",
+    "console.tables": "Table",
     "api.intervene": "intervene",
     "api.sweep": "SweepRun sweep",
-    "api.evaluate": "compare evaluate evaluate_async",
+    "api.evaluate": "compare evaluate",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -45,5 +47,5 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "EpisodeView", "MismatchError", "Pages", "Run", "Suite", "SweepRun", "Table", "Verified", "compare",
-    "evaluate", "evaluate_async", "intervene", "load", "load_suite", "sweep",
+    "evaluate", "intervene", "load", "load_suite", "sweep",
 ]  # fmt: skip

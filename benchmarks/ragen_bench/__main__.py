@@ -55,7 +55,6 @@ _EXTRAS = {
     "bench": (
         "PIL",
         "anyio",
-        "confusable_homoglyphs",
         "jinja2",
         "pandas",
         "pydantic",

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import gymnasium as gym
 import numpy as np
+from page_blocks import filled
 
 import ragen_envs
 from ragen_envs.conversation import make_vector
@@ -235,18 +236,6 @@ def _shown(point: Point) -> str:
     return f"{point.seconds / factor:.3g} {unit}{memory}"
 
 
-def write(document: Path, name: str, lines: Iterable[str]) -> None:
-    """Replace a curve's table in the document."""
-    begin, end = f"<!-- begin: growth of {name} -->", f"<!-- end: growth of {name} -->"
-    text = document.read_text("utf-8")
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    if not after:
-        raise SystemExit(f"{document} has no place for {name}: '{begin}' and '{end}'")
-    whole = "\n".join([before + begin, *lines, end]) + after
-    document.write_text(whole, "utf-8", newline="\n")
-
-
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -261,9 +250,10 @@ def main() -> None:
         # Each in a process of its own: a child's peak memory starts at what its parent has at the fork.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             curve = pool.submit(measured, name).result()
-        lines = table(title, curve)
-        write(args.document, name, lines)
-        print("\n".join(lines))
+        lines = "\n".join(table(title, curve))
+        page = filled(args.document.read_text("utf-8"), {f"growth of {name}": lines})
+        args.document.write_text(page, "utf-8", newline="\n")
+        print(lines)
 
 
 if __name__ == "__main__":

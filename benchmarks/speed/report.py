@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from goals import GOALS, Goal
 from limits import LIMIT_OF, LIMITS
+from page_blocks import filled
 
-BEGIN, END = "<!-- begin: written by make speed -->", "<!-- end: written by make speed -->"
 PACKAGES = ("gymnasium", "numpy", "numba", "envpool", "jumanji", "jax", "gym-sokoban", "pufferlib")
 OURS, BOUND = "ours", "bound"
 SECTIONS = ("One env", "Many envs", "New levels")
@@ -134,7 +134,7 @@ def _word(value: float | None, met: bool) -> str:
 
 
 def measurements(machine: dict[str, Any], sections: dict[str, dict[str, Row]]) -> str:
-    """Return what stands between the markers of the page for users."""
+    """Return the table of the page for users."""
     cpu = machine["cpu"]
     lines = [
         f"One core of {cpu['count']} ({cpu['brand_raw']}), {machine['system']}, "
@@ -146,7 +146,7 @@ def measurements(machine: dict[str, Any], sections: dict[str, dict[str, Row]]) -
 
 
 def goals(sections: dict[str, dict[str, Row]]) -> str:
-    """Return what stands between the markers of the page for maintainers: the goals that are not met."""
+    """Return the table of the page for maintainers: the goals that are not met."""
     verdicts = [verdict(goal, sections.get(goal.section, {})) for goal in GOALS]
     missed = [line for line in verdicts if not line.endswith("| met |")]
     count = f"{len(verdicts) - len(missed)} of {len(verdicts)} goals are met. The others:"
@@ -161,19 +161,15 @@ def _versions() -> Iterator[str]:
             yield f"{package} not installed"
 
 
-def replace(target: Path, body: str) -> None:
-    """Replace what stands between the markers of a page."""
-    before, rest = target.read_text("utf-8").split(BEGIN)
-    _, after = rest.split(END)
-    target.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", "utf-8")
-
-
 def main() -> None:
     """Write both pages."""
     page, goals_page, *measured = map(Path, sys.argv[1:])
     machine, sections = read(measured)
-    replace(page, measurements(machine, sections))
-    replace(goals_page, goals(sections))
+    for target, name, body in (
+        (page, "measurements", measurements(machine, sections)),
+        (goals_page, "goals", goals(sections)),
+    ):
+        target.write_text(filled(target.read_text("utf-8"), {name: body}), "utf-8")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import gymnasium as gym
 import pandas as pd
 import pytest
 import ragen_bench as rb
-from bench_runs import CONTROLS, GAMES, count_lines, timeless
+from bench_runs import CONTROLS, GAMES, timeless
 from endpoint_server import EndpointServer
 from ragen_bench.__main__ import main
 from ragen_bench.cli.show import print_run
@@ -128,6 +128,19 @@ def test_what_is_no_agent_is_refused(agents, said, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"attempts": 0}, "attempts is 0, but must be at least 1"),
+        ({"episodes": 0}, "episodes is 0, but must be at least 1"),
+        ({"episodes": 0, "games": "Sokoban", "levels": "corridors"}, "episodes is 0, but must be at least 1"),
+    ],
+)
+def test_nothing_to_play_is_refused(options, said, tmp_path):
+    with pytest.raises(RagenError, match=f"^{said}$"):
+        rb.evaluate("random", out=tmp_path / "run", **options)
+
+
 def test_an_endpoint_has_budgets_and_a_running_loop_changes_nothing(tmp_path):
     with EndpointServer() as server:
         options = {"base_url": server.url, "games": ["Bandit", "Sokoban"], "episodes": 4}
@@ -136,32 +149,12 @@ def test_an_endpoint_has_budgets_and_a_running_loop_changes_nothing(tmp_path):
             limited = rb.evaluate("openai:m", token_limit=700, out=tmp_path / "run", **options)
             assert limited.stopped
             assert limited.records.missing
-            return await rb.evaluate_async("openai:m", out=tmp_path / "run", **options)
+            return await asyncio.to_thread(rb.evaluate, "openai:m", out=tmp_path / "run", **options)
 
         run = asyncio.run(cell())
     assert run.stopped is None
     assert not run.records.missing
     assert run.episodes()["reply_tokens"].sum() > 0
-
-
-def test_a_cancelled_call_stops_and_can_be_resumed(tmp_path):
-    async def slow(request):
-        await asyncio.sleep(0.02)
-        return right(request)
-
-    options = {"games": "FrozenLake", "episodes": 256, "concurrency": 2, "out": tmp_path / "run"}
-
-    async def cell():
-        task = asyncio.ensure_future(rb.evaluate_async({"slow": slow}, **options))
-        while not count_lines(tmp_path / "run"):
-            await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cell())
-    assert 0 < rb.load(tmp_path / "run").records.missing < 256
-    rb.evaluate({"slow": slow}, time_limit=0.5, **options)  # the directory is free again
 
 
 def test_compare_takes_runs_names_and_plays_controls_that_are_missing(tmp_path, capsys):

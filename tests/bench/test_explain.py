@@ -15,13 +15,8 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.base import Reply
 from ragen_agents.rollout import EpisodeSpec
 from ragen_agents.rollout.play import play_batch
-from ragen_envs import SUITE_VERSION
 
-PLAYED = [
-    path.parent
-    for path in sorted(ENTRIES.glob("*/entry.json"))
-    if json.loads(path.read_text())["config"]["suite_version"] == SUITE_VERSION
-]
+PLAYED = [path.parent for path in sorted(ENTRIES.glob("*/entry.json"))]
 SAMPLED = 12
 """One of so many kept episodes is played again here; `ragen explain leaderboards/NAME` plays all."""
 

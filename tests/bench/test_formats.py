@@ -5,6 +5,7 @@ import re
 import pandas as pd
 import pytest
 from ragen_bench.console.formats import Format, Grid, interval, number, print_table
+from ragen_bench.console.tables import Table
 
 
 @pytest.mark.parametrize(("one", "other"), [(10.625, 10.625000000000002), (-0.075, -0.07500000000000001)])
@@ -24,10 +25,17 @@ def test_other_numbers_are_rounded_as_ever(value, shown):
 @pytest.mark.parametrize("style", [Format.TABLE, Format.MARKDOWN])
 def test_names_cannot_command_the_terminal(style, capsys):
     grid = Grid(["agent", "n"], [["a\x1b[2J", "1"]], left=1)
-    print_table(pd.DataFrame(), grid, style, "of \x1b[31m", ["b\x1b[2J"])
+    print_table(Table.of(pd.DataFrame(), {"of \x1b[31m": grid}, ["b\x1b[2J"]), style)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "a⟨U+001B⟩[2J" in shown
+
+
+def test_markdown_has_titles_and_blank_lines(capsys):
+    grid = Grid(["a"], [["1"]], left=1)
+    print_table(Table.of(pd.DataFrame(), {"One": grid, "Two": grid}, ["b"]), Format.MARKDOWN)
+    shown = "| a |\n| :-- |\n| 1 |\n"
+    assert capsys.readouterr().out == f"One\n\n{shown}\nTwo\n\n{shown}\nb\n"
 
 
 @pytest.mark.parametrize(("columns", "lost"), [(13, []), (10, []), (7, ["n"])])
@@ -87,6 +95,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
 
 def lines_shown(grid: Grid, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Return the lines of a table as it is printed."""
-    print_table(pd.DataFrame(), grid, Format.TABLE, "")
+    print_table(Table.of(pd.DataFrame(), {"": grid}), Format.TABLE)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     return [line for line in shown.splitlines() if line.strip()]

@@ -49,6 +49,17 @@ def test_an_agent_that_errs_in_each_move_has_its_horizon(run):
     assert 0.5 < row["horizon"] / HORIZON < 2
 
 
+def test_attempts_at_a_level_do_not_make_the_horizon_surer(tmp_path):
+    once, often = (
+        rb.evaluate(
+            "oracle", games="Sokoban", episodes=8, attempts=attempts, out=tmp_path / str(attempts)
+        ).curve()
+        for attempts in (1, 4)
+    )
+    assert list(often["n"]) == [4 * n for n in once["n"]]
+    assert list(often["horizon_low"]) == list(once["horizon_low"])
+
+
 def test_the_command_prints_the_curve(run, capsys):
     assert main(["show", str(run.folder), "--by", "pushes", "--format", "json"]) == 0
     shown = json.loads(capsys.readouterr().out)

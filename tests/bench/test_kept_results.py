@@ -8,8 +8,6 @@ from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep
 from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice, plan
 
-from ragen_envs import SUITE_VERSION
-
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 
 
@@ -21,16 +19,15 @@ def model_of(name):
 @pytest.mark.parametrize("name", bundled_sweeps())
 def test_kept_results_belong_to_the_tasks_of_their_sweep(name):
     kept = read_archive(archive_path(RESULTS, name, "laptop"))
-    (version,) = {r.task.suite_version for r in kept} or {SUITE_VERSION}
     seeds = max((r.task.seed + 1 for r in kept if r.task.seed is not None), default=1)
-    tasks = plan(load_sweep(name), Choice(seeds=seeds, suite_version=version, model=model_of(name)))
+    tasks = plan(load_sweep(name), Choice(seeds=seeds, model=model_of(name)))
     check_archive(kept, tasks, RESULTS)
     assert sorted(matching(kept, tasks)) == sorted(r.task.path for r in kept)
 
 
 def test_settings_that_affect_memory_alone_do_not_part_results():
     kept = read_archive(archive_path(RESULTS, "filter", "laptop"))
-    tasks = plan(load_sweep("filter"), Choice(seeds=1, suite_version=kept[0].task.suite_version))
+    tasks = plan(load_sweep("filter"), Choice(seeds=1))
     found = matching(kept, tasks)
     smaller = [
         task.model_copy(
@@ -49,7 +46,7 @@ def test_settings_that_affect_memory_alone_do_not_part_results():
 def test_seeds_that_another_sweep_has_run_count():
     run = SweepRun(load_sweep("sft"), Choice(), RESULTS / "no-runs", None, kept=RESULTS)
     own = [r.task.seed for r in read_archive(archive_path(RESULTS, "sft", "laptop"))]
-    with_theirs = run.with_kept_version().with_kept_seeds()
+    with_theirs = run.with_kept_seeds()
     assert with_theirs.choice.seeds > max(seed for seed in own if seed is not None) + 1
     last = [s for s in with_theirs.states() if s.task.seed == with_theirs.choice.seeds - 1]
     assert any(state.result is not None for state in last)

@@ -54,10 +54,8 @@ def test_entries_made_from_the_starter_were_trained_on_its_games():
         entry = read_entry(folder).entry
         if entry.about.model.startswith("starter"):
             made_from_it += 1
-            # Version 1 was built without Cube.
-            assert starter - {"Cube"} <= set(entry.about.trained_on), folder.name
-            assert entry.config.suite_version == 1 or "Cube" in entry.about.trained_on
-    assert made_from_it == 7
+            assert starter <= set(entry.about.trained_on), folder.name
+    assert made_from_it == 1
 
 
 @pytest.mark.parametrize(
@@ -225,22 +223,15 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e.update(extra=1), "unknown option 'extra'"),
         (lambda e: e["about"].update(name="../evil"), "about.name"),
         (lambda e: e["about"].update(name="oracle"), "that of the folder"),
-        (lambda e: e["about"].update(title="\u202egnp"), "U+202E"),
-        (lambda e: e["about"].update(title="a\x1b[2Jb"), "U+001B"),
+        (lambda e: e["about"].update(title="\u202egnp"), "about.title"),
+        (lambda e: e["about"].update(title="a\x1b[2Jb"), "about.title"),
+        (lambda e: e["about"].update(title="Or\u0430cle"), "about.title"),
+        (lambda e: e["about"].update(title="a\n"), "about.title"),
         (
             lambda e: e["about"].update(title="Oracle"),
             "that of the control 'oracle'; choose another",
         ),
-        (
-            lambda e: e["about"].update(title="ＯＲＡＣＬＥ"),
-            "that of the control 'oracle'; choose another",
-        ),
-        (
-            lambda e: e["about"].update(title="Oracle\u3164"),
-            "that of the control 'oracle'; choose another",
-        ),
-        (lambda e: e["about"].update(title="– …"), "no letter or digit"),
-        (lambda e: e["about"].update(title="\u3164\u2800"), "no letter or digit"),
+        (lambda e: e["about"].update(title="- ..."), "no letter or digit"),
         (lambda e: e["about"].update(trained_on=["Sokoban", "Sokoban"]), "has 'Sokoban' twice"),
         (lambda e: e["about"].update(date="2026-02-31"), "is not a date"),
         (lambda e: e["about"].update(authors="two\nlines"), "U+000A"),
@@ -249,7 +240,10 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["about"].update(links={"x": "https://a.org/\"onload='x"}), "links"),
         (lambda e: e["about"].update(links={"x": "http://a.org"}), "links"),
         (lambda e: e["about"].update(trained_on=["Chess"]), "'Chess'"),
-        (lambda e: e["config"].update(suite_version=7), f"suite version {SUITE_VERSION}"),
+        (
+            lambda e: e["config"].update(suite_version=SUITE_VERSION - 1),
+            f"but only episodes of suite version {SUITE_VERSION} can be replayed",
+        ),
         (lambda e: e["config"]["suite"].update(split="validation"), "only test levels count"),
         (lambda e: e["config"]["suite"].update(name="mine"), "'mine'"),
         (lambda e: e["config"]["suite"].update(version=9), "config.suite.version"),
@@ -389,13 +383,7 @@ def test_an_entry_that_breaks_the_check_does_not_hide_the_others(entry, tmp_path
     assert f"OK {other}" in shown.out
 
 
-@pytest.mark.parametrize(
-    "alike",
-    [
-        "MY  ａｇｅｎｔ", "My Agent\ufe0f", "My A\u034fgent", "My Agent\u3164", "My\u2800Agent", "My-Agent.",
-        "My Agent\U000e0100",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("alike", ["MY  agent", "My-Agent.", "MyAgent"])
 def test_two_titles_that_look_alike_are_refused(entry, tmp_path, capsys, alike):
     first = as_model(entry, "first")
     second = as_model(small_copy("noop", tmp_path), "second", reply="noop")
@@ -427,34 +415,7 @@ def test_cells_cannot_be_formulas(tmp_path):
     assert list(pd.read_parquet(tmp_path / "t.parquet")["title"]) == ["=1+1", "@x", "fine", "-2"]
 
 
-# --- scripts ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("title", "letter"),
-    [
-        ("My m\u043edel", "'\u043e' is CYRILLIC SMALL LETTER O"),
-        ("Or\u0430cle", "'\u0430' is CYRILLIC SMALL LETTER A"),
-        ("\u039f\u0072acle-7B", "'\u039f' is GREEK CAPITAL LETTER OMICRON"),
-        ("GPT4\u043e", "'\u043e' is CYRILLIC SMALL LETTER O"),
-        ("\u041c\u03bf\u0439", "'\u041c' is CYRILLIC CAPITAL LETTER EM"),
-    ],
-)
-def test_a_word_of_several_scripts_is_refused(entry, title, letter, rejected):
-    change(entry, lambda e: e["about"].update(title=title))
-    assert letter in rejected(entry)
-
-
-@pytest.mark.parametrize("title", ["\u041c\u043e\u0434\u0435\u043b\u044c 7B", "KL-\u03b2 é", "模型 A"])
-def test_words_of_one_script_each_are_accepted(entry, title):
-    change(entry, lambda e: e["about"].update(title=title))
-    assert read_entry(entry).entry.about.title == title
-
-
-@pytest.mark.parametrize(
-    "title",
-    ["ꓳꓣꓮꓚꓡꓰ", "Օracle", "Orɑcle", "OracIe", "0racle", "Ꭱandom", "ORACLE"],
-)
+@pytest.mark.parametrize("title", ["OracIe", "0racle", "Orac|e", "ORACLE"])
 def test_titles_that_look_like_a_control_are_refused(entry, title, rejected):
     agent = as_model(entry, "agent")
     change(agent, lambda e: e["about"].update(title=title))
@@ -483,4 +444,9 @@ def test_bodies_of_requests_are_checked(entry, body, message, rejected):
 def test_replies_of_another_entry_are_refused(entry, tmp_path, capsys):
     agent = as_model(Path(shutil.copytree(entry, tmp_path / "b" / entry.name)), "agent")
     assert main(["leaderboard", "check", str(entry), str(agent)]) == 1
-    assert f"REJECTED {agent}: its replies are those of {entry}" in capsys.readouterr().err
+    said = f"the replies of 'agent' are those of '{entry.name}'"
+    assert f"REJECTED {said}" in capsys.readouterr().err
+    agent.rename(entry.with_name("agent")).with_name("b").rmdir()
+    options = ["--entries", str(entry.parent), "--results", str(tmp_path), "--out", str(tmp_path / "site")]
+    assert main(["leaderboard", "build", *options]) == 2
+    assert "the replies of 'random' are those of 'agent'" in capsys.readouterr().err

@@ -184,7 +184,7 @@ def test_an_interrupted_run_goes_on(suite, played, run, capsys):
     site = run.parent / "site"
     assert main(["view", str(run), "--out", str(site)]) == 0
     page = (site / "index.html").read_text(encoding="utf-8")
-    assert f"unfinished: {shown['missing']} of {len(lines)} episodes are missing" in page
+    assert f"unfinished: {shown['missing']} of {len(lines)} matches are missing" in page
     assert main(words(suite, run)) == 0
     assert timeless(run) == timeless(played)
     assert main(["verify", str(run)]) == 0
@@ -194,10 +194,10 @@ def test_an_interrupted_run_goes_on(suite, played, run, capsys):
 
 def test_a_run_is_accepted(run, capsys):
     assert main(["verify", str(run)]) == 0
-    assert f"OK {len(read(run))} episodes" in capsys.readouterr().out
+    assert f"OK {len(read(run))} matches" in capsys.readouterr().out
     write(run, read(run)[:-5])
     assert main(["verify", str(run)]) == 0
-    assert "5 episodes missing" in capsys.readouterr().out
+    assert "5 matches missing" in capsys.readouterr().out
 
 
 def test_a_match_of_another_run_does_not_stand_in_for_a_missing_one(run, fails):

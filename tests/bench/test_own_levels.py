@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from ragen_bench import load
 from ragen_bench.__main__ import main
 from ragen_bench.play.terminal import open_game
 from ragen_bench.training.train_settings import make_train_config
@@ -45,6 +46,10 @@ def test_a_run_holds_its_levels(run, capsys):
     assert suite["tasks"]["Sokoban"]["settings"] == {"levels": TEXTS}
     assert main(["verify", str(run)]) == 0
     assert "4 episodes" in capsys.readouterr().out
+
+
+def test_titles_do_not_call_them_test_levels(run):
+    assert next(iter(load(run).table().grids)).endswith(f", own levels, {run}")
 
 
 @pytest.mark.parametrize("command", ["show", "explain", "compare"])

@@ -3,9 +3,7 @@
 import csv
 import json
 import re
-import shutil
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,10 +15,9 @@ from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.figures import draw_curves, line_styles
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
-from ragen_bench.reproduction.reproduction_report import kept_reports, sample_episodes
+from ragen_bench.reproduction.reproduction_report import kept_reports
 from ragen_bench.reproduction.success_table import claims_grid, table_grid, tabulate
-from ragen_bench.training_sweeps.archive import add_to_archive, archive_path, read_archive
-from ragen_bench.training_sweeps.state import TaskState
+from ragen_bench.training_sweeps.archive import add_to_archive, archive_path
 from ragen_bench.training_sweeps.sweep_config import load_sweep
 from ragen_bench.training_sweeps.tasks import Choice, plan
 from results import make_result, results_of, sweep_of
@@ -175,14 +172,6 @@ def test_kept_results_are_reused_and_written_as_files(kept, capsys):
     assert (kept / "laptop/table4.svg").read_text().count("<svg") == 1
 
 
-def test_the_numbers_are_kept_as_parquet_too(kept):
-    reproduce(kept)
-    ours = pd.read_parquet(kept.parent / "out/table4-laptop.parquet")
-    printed = pd.read_csv(kept / "laptop/table4.csv", keep_default_na=False, na_values=[""])
-    assert list(ours["row"]) == list(printed["row"])
-    np.testing.assert_allclose(ours["success"], printed["success"])
-
-
 @pytest.fixture(scope="module")
 def benched(tmp_path_factory):
     """A run of an agent that was never trained."""
@@ -290,17 +279,15 @@ def test_results_of_other_weights_are_neither_taken_nor_lost(kept, capsys):
     assert path.read_bytes() == before
 
 
-def test_results_of_an_earlier_suite_version_are_not_counted_and_can_be_replaced(kept, capsys):
+def test_results_of_another_suite_version_are_refused(kept, capsys):
     path = kept / "laptop/reasoning.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         line["task"]["suite_version"] = SUITE_VERSION - 1
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert reproduce(kept, "--dry-run", "--format", "json") == 0
-    assert all(row["done"] == 0 for row in json.loads(capsys.readouterr().out)["rows"])
-    _, results = results_of("table4", {"think": 0.8, "no-think": 0.4})
-    add_to_archive(path, results)
-    assert {result.task.suite_version for result in read_archive(path)} == {SUITE_VERSION}
+    capsys.readouterr()
+    assert reproduce(kept) == 2
+    assert "suite_version is" in capsys.readouterr().err
 
 
 def test_numbers_of_the_paper_on_other_levels_are_marked(kept, capsys):
@@ -356,23 +343,6 @@ def test_a_table_that_cannot_be_finished_stops_no_other(kept, monkeypatch, capsy
     said = capsys.readouterr().out
     assert said.index("Table 2") < said.index("Table 4") < said.index("Figure 11")
     assert (kept / "laptop/table4.md").exists()
-
-
-def test_episodes_of_a_borrowed_run_are_shown(benched, tmp_path):
-    what, results = results_of("table4", {})
-    result = next(r for r in results if r.task.seed == 0 and r.task.game == "Sokoban")
-    source = result.task.model_copy(update={"sweep": "other", "cell": "twin"})
-    folder = tmp_path / source.path / "test"
-    folder.mkdir(parents=True)
-    shutil.copy(benched / "episodes.jsonl", folder)
-    for state, count in (
-        (TaskState(result.task, result, 1, source), 1),
-        (TaskState(result.task, result, 1, None), 0),
-        (TaskState(result.task, None, 1, source), 0),
-    ):
-        found = sample_episodes(tmp_path, [state], what.columns)
-        assert len(found) == count
-        assert all(episodes for _, episodes in found)
 
 
 def test_one_seed_decides_nothing(kept, capsys):

@@ -82,6 +82,15 @@ def test_downloads_hold_the_numbers(site, stored):
         assert games.loc[key, "success"] == pytest.approx(rate)
 
 
+def test_controls_are_left_out_of_the_mean_and_named(site):
+    games = pd.read_csv(site / "data" / "games.csv").set_index(["entry", "game"])["n"]["oracle"]
+    overall = pd.read_csv(site / "data" / "overall.csv").set_index("entry")["n"]["oracle"]
+    assert overall == games.sum() - games["BanditRev"] - games["BanditTrap"]
+    assert "without the controls BanditRev and BanditTrap" in (site / "index.html").read_text()
+    assert "A control of Bandit" in (site / "games" / "BanditTrap.html").read_text()
+    assert "A control of" not in (site / "games" / "Bandit.html").read_text()
+
+
 # --- files ---------------------------------------------------------------------------------------
 
 

@@ -5,14 +5,13 @@ import re
 from dataclasses import replace
 
 import pytest
+from ragen_bench.analysis.summary import explain_run
 from ragen_bench.leaderboard.site import Pages
 from ragen_bench.leaderboard.standings import (
     below_random,
     by_length,
-    ledgers_of,
     mean_score,
     overall_standings,
-    samples_of,
     standings,
     with_decisions,
 )
@@ -31,6 +30,10 @@ def entries(tmp_path_factory):
 @pytest.fixture(scope="module")
 def stored(entries):
     return [read_entry(folder) for folder in sorted(entries.iterdir())]
+
+
+def samples_of(stored, game):
+    return {each.entry.about.name: each.sample(game) for each in stored}
 
 
 def every_game(stored):
@@ -52,6 +55,7 @@ def test_ranks_differ_in_a_table_of_many_entries(stored):
     names = {f"{each.entry.about.name}-{i}": each for each in (hero, rogue) for i in range(20)}
     many = [
         StoredEntry(
+            each.folder,
             each.entry.model_copy(
                 update={"about": each.entry.about.model_copy(update={"name": name, "title": name})}
             ),
@@ -110,7 +114,7 @@ def test_an_entry_without_a_score_has_no_rank(stored, tmp_path):
         "random": (None, False, True), "oracle": (None, False, True),
     }  # fmt: skip
     suite, tables = stored[0].entry.config.suite, dict.fromkeys(games, overall)
-    Pages(tmp_path, stored, suite, [], {}).write_index(overall, tables)
+    Pages(tmp_path, stored, suite, []).write_index(overall, tables)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     table = re.search(r'id="overall".*?</table>', page, re.DOTALL)[0]
     rows = re.findall(r"<tr.*?</tr>", table, re.DOTALL)
@@ -148,11 +152,12 @@ def test_failed_episodes_count_in_luck_corrected_success(stored):
 
     def row(sample):
         samples = {"oracle": sample}
-        (found,) = with_decisions(standings([oracle], samples), ledgers_of(samples), samples)
+        run = oracle.run._replace(samples={("oracle", "FrozenLake"): sample})
+        ledgers = {"oracle": explain_run(run).ledgers.get(("oracle", "FrozenLake"), ())}
+        (found,) = with_decisions(standings([oracle], samples), ledgers, samples)
         return found.row
 
-    assert ledgers_of({"oracle": part})["oracle"]
-    untold = with_decisions(standings([oracle], {"oracle": part}), {"oracle": {}}, {"oracle": part})
+    untold = with_decisions(standings([oracle], {"oracle": part}), {"oracle": ()}, {"oracle": part})
     assert math.isnan(untold[0].row["corrected"])  # of a game without ledgers
 
     rest, some, none = (
@@ -186,7 +191,7 @@ def with_episodes(stored, game, update):
         else record
         for record in stored.records
     ]
-    return StoredEntry(stored.entry, records)
+    return replace(stored, records=records)
 
 
 @pytest.mark.parametrize("success", [False, True])

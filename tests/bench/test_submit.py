@@ -221,6 +221,13 @@ def test_an_entry_that_is_in_the_way_is_named(run, tmp_path, fails):
     assert f"the existing entry '{other}'" in fails(*command, "--entries", other.parent)
 
 
+def test_replies_of_another_entry_cannot_be_submitted(run, tmp_path, fails):
+    small_copy("random", tmp_path / "entries")
+    copied = renamed(run, tmp_path, {"name": "mine:Agent", "weights": "0" * 64})
+    command = ["submit", copied, "--about", about(tmp_path), "--entries", tmp_path / "entries"]
+    assert "the replies of 'chance' are those of 'random'" in fails(*command)
+
+
 def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
     part = Path(shutil.copytree(run, tmp_path / "part"))
     lines = (part / "episodes.jsonl").read_bytes().splitlines(keepends=True)

@@ -241,6 +241,12 @@ def test_what_a_sweep_cannot_play(words, said, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["episodes", "attempts"])
+def test_nothing_to_sweep_is_refused(option):
+    with pytest.raises(RagenError, match=f"^{option} is 0, but must be at least 1$"):
+        rb.sweep("granularity", "random", games="Bandit", **{option: 0})
+
+
 def test_a_sweep_file_is_checked(tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text(

@@ -84,6 +84,7 @@ def test_the_table_tells_what_is_true_and_what_is_not(run, capsys):
     said = capsys.readouterr().out
     assert "(box 0.0)" in said
     assert "| Sokoban | speakers:honest − speakers:liar | places | 33.3 [" in said
+    assert f"\n\nThoughts compared, {run}\n\n| game |" in said
 
 
 def test_the_viewer_marks_each_claim_where_the_script_counts(run, tmp_path):

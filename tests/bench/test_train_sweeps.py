@@ -123,6 +123,8 @@ def test_a_sweep_shows_how_validation_went_in_each_run(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "| Sokoban | ppo-rate3 | 0 | 20.0 | 50.0 at 1 | 0.0 at 39 | collapsed |" in text
     assert "| Sokoban | ppo-rate1 | 0 | 20.0 | 50.0 at 1 | 50.0 at 39 | gained |" in text
+    assert "laptop, validation\n\n| " in text
+    assert "|\n\nregime 1, laptop\n\n| " in text
     assert main([*shown, "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["validation"]
     assert [row["row"] for row in rows if row["collapsed"]] == ["ppo-rate3"]

@@ -383,7 +383,7 @@ def test_what_an_interrupted_write_leaves_is_noted(run, count, capsys):
     assert main(["verify", str(run)]) == 0
     shown = capsys.readouterr()
     assert "OK 24 episodes" in shown.out
-    assert f"note: the checksums do not cover the last {count} episode" in shown.out
+    assert f"note: the checksums do not cover the last {count} of the episodes" in shown.out
 
 
 @pytest.mark.parametrize("count", [9, 23, 24])
@@ -415,7 +415,7 @@ def test_a_batch_of_any_size_is_written_in_parts(tmp_path, monkeypatch, capsys):
             directory.append(batch)
     assert len(read(run)) == 32
     assert main(["verify", str(run)]) == 0
-    assert "do not cover the last 32 episodes" in capsys.readouterr().out
+    assert "do not cover the last 32 of the episodes" in capsys.readouterr().out
 
 
 def warnings(capsys):

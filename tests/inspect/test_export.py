@@ -15,6 +15,8 @@ from ragen_bench.evaluation.run_table import read_run, summarise
 
 GAMES = ("Sokoban", "FrozenLake")
 
+EXPORT = ("export", "--format", "inspect")
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
@@ -27,7 +29,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def logs(run):
-    assert main(["export", str(run)]) == 0
+    assert main([*EXPORT, str(run)]) == 0
     return run / "inspect"
 
 
@@ -59,13 +61,13 @@ def test_an_unfinished_run_is_a_log_that_was_stopped(run, tmp_path):
         (cut / name).write_bytes((run / name).read_bytes())
     lines = (run / "episodes.jsonl").read_bytes().splitlines(keepends=True)
     (cut / "episodes.jsonl").write_bytes(b"".join(lines[:5]))
-    assert main(["export", str(cut), "--out", str(tmp_path / "logs")]) == 0
+    assert main([*EXPORT, str(cut), "--out", str(tmp_path / "logs")]) == 0
     (log,) = map(read_eval_log, list_eval_logs(str(tmp_path / "logs")))
     assert (log.status, len(log.samples)) == ("cancelled", 5)
 
 
 def test_writing_again_gives_the_same_ids(run, logs, tmp_path):
-    assert main(["export", str(run), "--out", str(tmp_path)]) == 0
+    assert main([*EXPORT, str(run), "--out", str(tmp_path)]) == 0
     for path in logs.iterdir():
         first, second = (read_eval_log(str(folder / path.name)) for folder in (logs, tmp_path))
         assert first.eval == second.eval
@@ -93,5 +95,5 @@ def test_the_viewer_lists_the_logs(logs):
 
 
 def test_what_cannot_be_exported_is_said(tmp_path, capsys):
-    assert main(["export", str(tmp_path / "none")]) == 2
+    assert main([*EXPORT, str(tmp_path / "none")]) == 2
     assert "there is no run directory" in capsys.readouterr().err

@@ -39,7 +39,7 @@ class Explained(NamedTuple):
     """A sentence for each agent and reason for which others have none."""
 
 
-def explain_run(run: Run, tick: Callable[[int, int], None]) -> Explained:
+def explain_run(run: Run, tick: Callable[[int, int], None] | None = None) -> Explained:
     """Return the ledgers of a run's episodes."""
     ledgers: dict[tuple[str, str], list[Ledger]] = {}
     reasons: Counter[tuple[str, str]] = Counter()
@@ -51,7 +51,8 @@ def explain_run(run: Run, tick: Callable[[int, int], None]) -> Explained:
             except NoLedgerError as error:
                 reasons[episode.agent, str(error)] += 1
             done += 1
-            tick(done, total)
+            if tick is not None:
+                tick(done, total)
     return Explained(ledgers, tuple(_left_out(run, reasons)))
 
 

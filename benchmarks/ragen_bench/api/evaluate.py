@@ -1,28 +1,21 @@
 """Evaluate agents and compare them: the functions behind ``ragen bench`` and ``ragen compare``."""
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.api.run import Run
-from ragen_bench.api.tables import Table
 from ragen_bench.config import agents as known_agents
 from ragen_bench.config.agents import Agents, LiveAgent, Remote, check_sight, name_agents
 from ragen_bench.config.run_config import ENTRY, RunConfig, agent_entries, default_directory
-from ragen_bench.config.suites import Suite, adapt_suite, check_suite, load_suite
+from ragen_bench.config.suites import Suite, adapt_suite, at_least_one, check_suite, load_suite
+from ragen_bench.console.tables import Table
 from ragen_bench.evaluation.comparison import Side, compare_sides, comparison_grid, read_side, side_of
 from ragen_bench.evaluation.options import Endpoint, Limits, cache_file, make_budget, make_remote
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement, players_on
 from ragen_bench.evaluation.runner import Player, play_missing, play_run
-from ragen_bench.evaluation.spending import CANCELLED
 from ragen_envs.registration import text_ids
-
-P = ParamSpec("P")
-ReturnT = TypeVar("ReturnT")
 
 
 def evaluate(
@@ -61,7 +54,8 @@ def evaluate(
     """Play agents on the levels of a suite, as ``ragen bench`` does, and return the run.
 
     An existing run directory is resumed: no episode is lost or played twice. It also works where an event
-    loop runs already, as in a notebook. Messages name options as the command line does: ``--out`` is ``out``.
+    loop runs already, as in a notebook, which ``await asyncio.to_thread(rb.evaluate, ...)`` does not block.
+    Messages name options as the command line does: ``--out`` is ``out``.
 
     Args:
         agents: One agent, several, or a mapping from names to agents. An agent is a name of the command line
@@ -110,6 +104,7 @@ def evaluate(
         KeyboardInterrupt: Ctrl-C was pressed; the message says what is saved.
     """
     check_placement(backend, gpus)
+    at_least_one("attempts", attempts)
     chosen = adapt_suite(
         suite if isinstance(suite, Suite) else load_suite(str(suite)),
         episodes,
@@ -161,30 +156,6 @@ def _players(
     if on_ray and weights:
         return players | players_on(RayCluster(1, gpus or 0.0), weights, sampling, remote)
     return players | known_agents.make_policies(weights, sampling=sampling, remote=remote)
-
-
-def _awaitable(function: Callable[P, ReturnT]) -> Callable[P, Coroutine[Any, Any, ReturnT]]:
-    @wraps(function)
-    async def call(*arguments: P.args, **options: P.kwargs) -> ReturnT:
-        cancelled = threading.Event()
-        token = CANCELLED.set(cancelled)
-        task = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
-        CANCELLED.reset(token)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled.set()
-            await asyncio.wait([task])
-            raise
-
-    return call
-
-
-evaluate_async = _awaitable(evaluate)
-"""Run `evaluate` without blocking the event loop.
-
-A cancelled call waits for the requests in flight, then stops; the same call resumes the run.
-"""
 
 
 def compare(a: Run | str | Path, b: Run | str | Path) -> Table:

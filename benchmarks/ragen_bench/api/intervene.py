@@ -9,10 +9,10 @@ from ragen_agents.policies.intervention import Intervened
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_bench.api.evaluate import evaluate
 from ragen_bench.api.run import Run
-from ragen_bench.api.tables import Table
 from ragen_bench.config.agents import OPENAI, AgentLike, Remote, make_policies, weights_of
 from ragen_bench.config.suites import Suite, adapt_suite, load_suite
 from ragen_bench.console.formats import Cells, Grid, grid_of, percent_interval, percents
+from ragen_bench.console.tables import Table
 from ragen_bench.evaluation.comparison import Side, compare_sides, pair_episodes, read_side
 from ragen_bench.evaluation.notes import all_error_notes
 from ragen_bench.evaluation.run_table import mean

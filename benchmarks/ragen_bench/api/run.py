@@ -2,7 +2,7 @@
 
 import tempfile
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -10,8 +10,13 @@ from typing import Self
 
 import pandas as pd
 
-from ragen_agents.rollout import Episode
-from ragen_bench.analysis.summary import Explained, decision_grid, explain_run, summarise_ledgers
+from ragen_bench.analysis.summary import (
+    Explained,
+    decision_grid,
+    explain_run,
+    summarise_ledgers,
+    with_decisions,
+)
 from ragen_bench.analysis.thoughts import (
     COMPARED_NOTE,
     Thoughts,
@@ -21,11 +26,13 @@ from ragen_bench.analysis.thoughts import (
     summarise_thoughts,
     thoughts_grid,
 )
-from ragen_bench.api.tables import Table, episode_html
+from ragen_bench.api.episode_view import EpisodeView
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.run_config import RunConfig
+from ragen_bench.config.suites import levels_title
 from ragen_bench.console.formats import score_grid
 from ragen_bench.console.progress import bar
+from ragen_bench.console.tables import Table
 from ragen_bench.evaluation import run_table
 from ragen_bench.evaluation.curves import curve_grid, success_curve
 from ragen_bench.evaluation.notes import all_error_notes, run_notes
@@ -72,7 +79,15 @@ class Run:
         Its percentages are shares in [0, 1] here; see `ragen_bench.evaluation.run_table.summarise` for the
         columns.
         """
-        data, notes = run_table.summarise(self.records), run_notes(self.records)
+        return self._table(run_table.summarise(self.records))
+
+    def wide_table(self) -> Table:
+        """Return the table of ``ragen show --wide``, with columns of `explain`."""
+        data = with_decisions(run_table.summarise(self.records), self.records, self.explained)
+        return self._table(data, self.explained.left_out)
+
+    def _table(self, data: pd.DataFrame, left_out: Sequence[str] = ()) -> Table:
+        notes = run_notes(self.records, left_out)
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
         return Table.of(data, {self._title: score_grid(data)}, [*notes, *stopped])
 
@@ -82,7 +97,7 @@ class Run:
         See `ragen_bench.evaluation.curves.success_curve` for the columns.
         """
         data, notes = success_curve(self.records, by)
-        return Table.of(data, {f"Success by {by}, {self.folder}": curve_grid(data)}, notes)
+        return Table.of(data, {f"Success by {by}, {self._title}": curve_grid(data)}, notes)
 
     def episodes(self) -> pd.DataFrame:
         """Return a row for each episode, (episodes, 27).
@@ -98,7 +113,7 @@ class Run:
         """
         return turn_rows(self.records)
 
-    def episode(self, agent: str, game: str, level: int, attempt: int = 0) -> "EpisodeView":
+    def episode(self, agent: str, game: str, level: int, attempt: int = 0) -> EpisodeView:
         """Return one episode, which a notebook shows with a picture of each board.
 
         Raises:
@@ -120,7 +135,7 @@ class Run:
         read = self.records
         data = summarise_ledgers(read, self.explained)
         notes = [*own_level_notes(self.config.suite.tasks), *self.explained.left_out]
-        notes += run_table.incomplete(read.missing, len(self.config.keys), read.torn)
+        notes += run_table.incomplete(read.config, read.missing, read.torn)
         notes += all_error_notes(read)
         return Table.of(data, {f"Decisions, {self.folder}": decision_grid(data)}, notes)
 
@@ -149,7 +164,7 @@ class Run:
         data, read = summarise_thoughts(self._checked), self.records
         silent = dict.fromkeys(data["agent"][data.groupby("agent")["made"].transform("max") == 0])
         notes = [f"no claims in the thoughts of {', '.join(silent)}"] if silent else []
-        notes += run_table.incomplete(read.missing, len(self.config.keys), read.torn)
+        notes += run_table.incomplete(read.config, read.missing, read.torn)
         return Table.of(data, {f"Thoughts, {self.folder}": thoughts_grid(data)}, notes)
 
     @cached_property
@@ -194,8 +209,7 @@ class Run:
 
     @property
     def _title(self) -> str:
-        suite = self.config.suite
-        return f"{suite.name} {suite.version}, {suite.split} levels, {self.folder}"
+        return f"{levels_title(self.config.suite)}, {self.folder}"
 
     def __repr__(self) -> str:
         played = len(self.config.keys) - self.records.missing
@@ -206,17 +220,6 @@ class Run:
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
-
-
-@dataclass(frozen=True)
-class EpisodeView:
-    """An episode that a notebook shows turn by turn."""
-
-    record: Episode
-    """The episode as it is recorded."""
-
-    def _repr_html_(self) -> str:
-        return episode_html(self.record)
 
 
 class Pages:

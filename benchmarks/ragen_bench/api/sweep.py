@@ -11,9 +11,9 @@ import pandas as pd
 
 from ragen_bench.api.evaluate import evaluate
 from ragen_bench.api.run import Run
-from ragen_bench.api.tables import Table
 from ragen_bench.config.agents import Agents
 from ragen_bench.config.own_levels import own_level_notes
+from ragen_bench.console.tables import Table
 from ragen_bench.evaluation.level_clusters import shared_levels_note
 from ragen_bench.evaluation.notes import run_notes
 from ragen_bench.sweeps.report import draw_sweep, shares_grid, shares_table, sweep_grids, sweep_table
@@ -142,10 +142,8 @@ def sweep(
         raise RagenError(f"'{fixed[0]}' differs between the points of the sweep '{definition.name}'")
     seed = int(f"{datetime.now(UTC):%Y%m%d}") if level_seed is None else level_seed
     suite = definition.suite([games] if isinstance(games, str) else games, episodes, seed)
-    run = evaluate(
-        _with_checkpoints(agents), suite=suite, attempts=attempts or definition.attempts, settings=settings,
-        **options,
-    )  # fmt: skip
+    tries = definition.attempts if attempts is None else attempts
+    run = evaluate(_with_checkpoints(agents), suite=suite, attempts=tries, settings=settings, **options)
     return SweepRun(run.folder, definition, run.stopped)
 
 

@@ -23,6 +23,8 @@ def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """List the games with their ids, a summary, and the number of frozen levels."""
     import pandas as pd
 
+    from ragen_bench.console.tables import Table
+
     rows = []
     for game_id, text_id, summary in _listed():
         try:
@@ -36,7 +38,7 @@ def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     }  # fmt: skip
     data, hideable = pd.DataFrame(rows), ("frozen levels", "train / validation / test", "id")
     grid = grid_of(data, columns, 4, hideable=hideable, wrapped=("summary",), grouped=False)
-    print_table(data, grid, style, "Games", wide=wide)
+    print_table(Table.of(data, {"Games": grid}), style, wide=wide)
 
 
 def _counts(row: Mapping[Any, Any]) -> str:

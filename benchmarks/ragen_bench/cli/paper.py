@@ -138,6 +138,7 @@ def train_sweep(
 
 def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
     """Print the results so far: validation in each run, and each cell on each test against its reference."""
+    from ragen_bench.console.tables import Table
     from ragen_bench.reproduction.measurements import Runs
     from ragen_bench.reproduction.reproduction_config import Column
     from ragen_bench.reproduction.success_table import (
@@ -156,19 +157,16 @@ def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
     title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}"
     validation = tabulate_validation(runs)
     if style in (Format.TABLE, Format.MARKDOWN) and len(validation):
-        print_table(validation, validation_grid(validation), style, f"{title}, validation", wide=wide)
-    facts = {"validation": plain_rows(validation)}
-    print_table(data, grid, style, title, facts=facts, wide=wide)
+        table = Table.of(validation, {f"{title}, validation": validation_grid(validation)})
+        print_table(table, style, wide=wide)
+        print()
+    print_table(Table.of(data, {title: grid}), style, {"validation": plain_rows(validation)}, wide)
 
 
 def print_cost(run: "SweepRun", style: Format, wide: bool) -> None:
     """Print what exists and how long the rest will take."""
-    from ragen_bench.training_sweeps.sweep_run import cost_grid
-
-    data, notes = run.cost()
-    title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}, in {run.root}"
     facts = {"sweep": run.sweep.name, "scale": run.choice.name, "workers": run.workers}
-    print_table(data, cost_grid(data), style, title, notes, facts, wide)
+    print_table(run.cost(), style, facts, wide)
 
 
 def finish(run: "SweepRun") -> bool:
@@ -241,8 +239,6 @@ def reproduce(
         exhibit = load_reproduction(each)
         games = games_of(exhibit, size.scale)
         sweep_run = replace(make_run(exhibit.sweep, games, size, placement), kept=results)
-        if not run and not dry_run:  # what is left to run is of the current version
-            sweep_run = sweep_run.with_kept_version()
         if not run and not size.quick and size.seeds is None:
             sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()
@@ -272,7 +268,7 @@ def reproduce(
 
 
 def _anything_stored(sweep_run: "SweepRun", results: Path) -> bool:
-    """Return whether a sweep has results in a folder, its own of any suite version or shared runs."""
+    """Return whether a sweep has results in a folder, its own or shared runs."""
     shared = any(s.result for s in sweep_run.states() if s.task.seed is not None)
     return shared or sweep_run.archive(results).exists()
 
@@ -293,17 +289,21 @@ def _print(report: "Report", style: Format, wide: bool) -> None:
     if style is Format.MARKDOWN:
         print(report.markdown())
         return
+    from ragen_bench.console.tables import Table
+
     claims = report.claims_data
     facts = {"claims": plain_rows(claims)}
     if report.stages_data is not None:
         facts["stages"] = plain_rows(report.stages_data)
     title = report.exhibit.title
+    table = Table.of(report.data, {title: report.table}, report.notes())
     if style is not Format.TABLE:
-        print_table(report.data, report.table, style, title, report.notes(), facts, wide)
+        print_table(table, style, facts, wide)
         return
-    matrix = report.matrix
-    if matrix is not None:
-        print_table(report.data, matrix[1], style, f"{title}: {matrix[0]}", wide=wide)
+    if (matrix := report.matrix) is not None:
+        print_table(Table.of(report.data, {f"{title}: {matrix[0]}": matrix[1]}), style, wide=wide)
+        print()
     if report.verdicts:
-        print_table(claims, report.claims, style, "Claims", wide=wide)
-    print_table(report.data, report.table, style, title, report.notes(), wide=wide)
+        print_table(Table.of(claims, {"Claims": report.claims}), style, wide=wide)
+        print()
+    print_table(table, style, wide=wide)

@@ -11,7 +11,7 @@ from ragen_bench.cli.options import BackendOption, EntriesOption
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
-    from ragen_bench.leaderboard.entry import Entry
+    from ragen_bench.leaderboard.store import StoredEntry
 
 leaderboard_app = typer.Typer(
     name="leaderboard",
@@ -30,21 +30,17 @@ def check(
     entries: EntriesOption = Path("leaderboards"),
     backend: BackendOption = "local",
 ) -> None:
-    """Replay entries and recompute all their numbers; exit 1 if any entry is rejected.
-
-    Episodes of older suite versions cannot be replayed; only their numbers are recomputed.
-    """
+    """Replay entries and recompute all their numbers; exit 1 if any entry is rejected."""
     from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.progress import bar
-    from ragen_bench.leaderboard.check import check_entry, replies_digest
+    from ragen_bench.leaderboard.check import check_copies, check_entry
     from ragen_bench.leaderboard.entry import EntryError, check_titles
     from ragen_bench.leaderboard.store import entry_folders
     from ragen_bench.verification.run_verification import replayer
 
     replay_all = replayer(backend)
     rejected = False
-    replies: dict[str, Path] = {}
-    checked: list[Entry] = []
+    checked: list[StoredEntry] = []
     for folder in entry or entry_folders(entries):
         try:
             with bar(f"checking {folder.name}") as tick:
@@ -54,20 +50,12 @@ def check(
             what = str(error) if isinstance(error, EntryError) else f"{type(error).__name__}: {error}"
             print(escape_unprintable(f"REJECTED {folder}: {what}"), file=sys.stderr)
         else:
-            checked.append(stored.entry)
-            other = replies.setdefault(replies_digest(stored.records), folder)
-            if other != folder:
-                rejected = True
-                print(f"REJECTED {folder}: its replies are those of {other}", file=sys.stderr)
-                continue
-            config, games = stored.entry.config, len(stored.entry.results)
-            counts = f"{len(stored.records)} episodes of {games} games"
-            if not stored.entry.is_current:
-                print(f"OLD {folder}: {counts} of suite version {config.suite_version}, not replayed")
-            else:
-                print(f"OK {folder}: {counts} replayed")
+            checked.append(stored)
+            counts = f"{len(stored.records)} episodes of {len(stored.entry.results)} games"
+            print(f"OK {folder}: {counts} replayed")
     try:
-        check_titles(checked)
+        check_titles(stored.entry for stored in checked)
+        check_copies(checked)
     except EntryError as error:
         rejected = True
         print(escape_unprintable(f"REJECTED {error}"), file=sys.stderr)

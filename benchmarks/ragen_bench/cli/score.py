@@ -22,7 +22,7 @@ from ragen_bench.cli.run_options import (
     RunOptions,
     SuiteName,
 )
-from ragen_bench.console.formats import Format, print_tables
+from ragen_bench.console.formats import Format, print_table
 from ragen_envs.errors import install_hint
 
 if TYPE_CHECKING:
@@ -203,10 +203,10 @@ def sweep(
         )
     table, shares = run.table(), run.shares()
     facts = {"run": str(run.folder), "shares": shares.to_dict("records")}
-    print_tables(table, table.grids, options.style, table.notes, facts, options.wide)
+    print_table(table, options.style, facts, options.wide)
     if options.style in (Format.TABLE, Format.MARKDOWN) and shares.grids:
         print()
-        print_tables(shares, shares.grids, options.style, shares.notes, wide=options.wide)
+        print_table(shares, options.style, wide=options.wide)
     for path in run.write_charts():
         print(f"chart: {path}", file=sys.stderr)
     if not find_spec("matplotlib"):

@@ -16,7 +16,7 @@ from ragen_bench.cli.options import (
     UncheckedOption,
     WideOption,
 )
-from ragen_bench.console.formats import Cells, Format, Grid, grid_of, print_table, print_tables, score_grid
+from ragen_bench.console.formats import Cells, Format, Grid, grid_of, print_table
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
@@ -52,33 +52,21 @@ def print_run(
 
 
 def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checked: bool) -> int:
-    from ragen_bench.analysis.summary import explain_run, with_decisions
-    from ragen_bench.console.progress import bar
-    from ragen_bench.evaluation.curves import curve_grid, success_curve
-    from ragen_bench.evaluation.notes import run_notes, with_defects
-    from ragen_bench.evaluation.run_table import read_run, summarise
+    from ragen_bench.api.run import Run
+    from ragen_bench.console.tables import Table
+    from ragen_bench.evaluation.notes import with_defects
 
-    run = read_run(folder, checked)
-    failed = sum(e.is_failure for sample in run.samples.values() for e in sample.values())
-    about = f"{_title(run.config)}, {folder}"
-    facts = _facts(folder, run.config, run.missing)
-    if by is not None:
-        data, notes = success_curve(run, by)
-        print_table(data, curve_grid(data), style, f"Success by {by}, {about}", notes, facts, wide)
-        return failed
-    data = summarise(run)
-    left_out: tuple[str, ...] = ()
-    if wide:
-        with bar("explaining") as tick:
-            explained = explain_run(run, tick)
-        data, left_out = with_decisions(data, run, explained), explained.left_out
-    if style is Format.JSON:
-        data = with_defects(data, run)
-    print_table(data, score_grid(data), style, about, run_notes(run, left_out), facts, wide)
-    return failed
+    run = Run(folder, checked=checked)
+    table = run.curve(by) if by is not None else run.wide_table() if wide else run.table()
+    if style is Format.JSON and by is None:
+        table = Table.of(with_defects(table, run.records), table.grids, table.notes)
+    print_table(table, style, _facts(folder, run.config, run.records.missing), wide)
+    return sum(e.is_failure for sample in run.records.samples.values() for e in sample.values())
 
 
 def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> int:
+    from ragen_bench.config.suites import levels_title
+    from ragen_bench.console.tables import Table
     from ragen_bench.evaluation.match_table import (
         cross_play_grid,
         match_notes,
@@ -95,21 +83,13 @@ def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> in
     notes = [*match_notes(run), *version_notes(folder)]
     facts = _facts(folder, run.config, run.missing)
     tables = {
-        f"Success %, {_title(run.config)}, {folder}": cross_play_grid(data, "success"),
+        f"Success %, {levels_title(run.config.suite)}, {folder}": cross_play_grid(data, "success"),
         "Return": cross_play_grid(data, "return"),
         "Success % by seat": seat_grid(data),
         "Replies": reply_grid(data),
     }
-    print_tables(data, tables, style, notes, facts, wide)
+    print_table(Table.of(data, tables, notes), style, facts, wide)
     return failed
-
-
-def _title(config: "BaseConfig") -> str:
-    from ragen_bench.config.own_levels import own_level_count
-
-    suite = config.suite
-    own = all(own_level_count(task.settings) for task in suite.tasks.values())
-    return f"{suite.name} {suite.version}, {'own' if own else suite.split} levels"
 
 
 def _facts(folder: Path, config: "BaseConfig", missing: int) -> dict[str, Any]:
@@ -146,8 +126,7 @@ def compare(
     from ragen_bench.api.evaluate import comparison, find_sides
 
     first, second = find_sides(a, b, not unchecked)
-    table = comparison(first, second)
-    print_tables(table, table.grids, style, table.notes, {"a": str(first), "b": str(second)}, wide)
+    print_table(comparison(first, second), style, {"a": str(first), "b": str(second)}, wide)
 
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:
@@ -164,8 +143,9 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     except MismatchError as error:
         print(f"MISMATCH {escape_unprintable(str(error))}", file=sys.stderr)
         raise typer.Exit(1) from None
-    complete = "complete" if not verified.missing else f"UNFINISHED: {verified.missing} episodes missing"
-    print(f"OK {verified.episodes} episodes, {verified.turns} turns replayed; {complete}")
+    units = verified.units
+    complete = "complete" if not verified.missing else f"UNFINISHED: {verified.missing} {units} missing"
+    print(f"OK {verified.episodes} {units}, {verified.turns} turns replayed; {complete}")
     try:
         versions_of(run)
     except RagenError as error:
@@ -175,10 +155,9 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     if not verified.hashed:
         print("note: there are no checksums, so a changed reply with the same actions is not detected")
     if verified.unhashed:
-        episodes = f"{verified.unhashed} episode{'s' if verified.unhashed != 1 else ''}"
         print(
-            f"note: the checksums do not cover the last {episodes}, as after an interruption, so replies "
-            "with the same actions could be swapped there"
+            f"note: the checksums do not cover the last {verified.unhashed} of the {units}, as "
+            "after an interruption, so replies with the same actions could be swapped there"
         )
 
 
@@ -219,6 +198,7 @@ def power(
     The test is two-sided at 5%; levels are paired, seeds are not. With --seed-sd 0pp it
     compares two fixed models.
     """
+    from ragen_bench.console.tables import Table
     from ragen_bench.stats.power import MOST_SEEDS, Design, plan_designs, plan_levels
 
     difference = _points(effect, "--effect")
@@ -228,14 +208,14 @@ def power(
     if not spread:
         alpha, notes = (0.05, [_ONCE]) if sweep is None else _of_sweep(sweep, effect, base)
         data = plan_levels(difference, base, alpha)
-        print_table(data, _grid_of_levels(data, effect), style, title, notes)
+        print_table(Table.of(data, {title: _grid_of_levels(data, effect)}, notes), style)
         return
     data = plan_designs(difference, base)
     grid = _grid(data)
     notes = []
     if any(_NONE in row for row in grid.rows):
         notes.append(f"{_NONE}: more than {MOST_SEEDS} seeds, or an impossible difference")
-    print_table(data, grid, style, f"{title}, seeds differ by {seed_sd}", notes)
+    print_table(Table.of(data, {f"{title}, seeds differ by {seed_sd}": grid}, notes), style)
 
 
 def _of_sweep(name: str, effect: str, design: "Design") -> tuple[float, list[str]]:

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from ragen_bench.analysis.summary import Explained
     from ragen_bench.api.run import Run
 
-TASK: Final = "task.json"
-TEST: Final = "test"
-"""Names, in the folder of a sweep's task, of its settings and of the run that tests it."""
-
 
 def view(
     runs: Annotated[
@@ -62,6 +58,7 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
     from ragen_bench.evaluation.match_table import read_match_run
     from ragen_bench.evaluation.run_table import incomplete
     from ragen_bench.leaderboard.store import read_explainable
+    from ragen_bench.training_sweeps import TASK, TEST
     from ragen_bench.viewer import transcripts
     from ragen_bench.viewer.run_pages import write_run_pages
 
@@ -73,7 +70,7 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
         return
     if commands == ["match"]:
         read = read_match_run(folders[0], checked)
-        notes = incomplete(read.missing, len(read.config.keys), read.torn)
+        notes = incomplete(read.config, read.missing, read.torn)
         matches = transcripts.match_transcripts(read)
         transcripts.write_transcript_pages(title, ("Game", "Agent"), matches, out, notes)
         return
@@ -119,11 +116,9 @@ def explain(
         _explain_thoughts(read, style, wide)
         return
     table = read.explain()
-    notes = list(table.notes)
     if style in (Format.TABLE, Format.MARKDOWN):
-        notes += _worst_episodes(read.explained, read.agents)
-    ((title, grid),) = table.grids.items()
-    print_table(table, grid, style, title, notes, {"run": str(run)}, wide)
+        table.notes = [*table.notes, *_worst_episodes(read.explained, read.agents)]
+    print_table(table, style, {"run": str(run)}, wide)
 
 
 def _explain_thoughts(read: "Run", style: Format, wide: bool) -> None:
@@ -131,10 +126,10 @@ def _explain_thoughts(read: "Run", style: Format, wide: bool) -> None:
 
     table, compared = read.thoughts(), read.thoughts(compare=True)
     facts = {"run": str(read.folder), "compared": plain_rows(compared)}
-    tables = [table] if style in (Format.CSV, Format.JSON) or compared.empty else [table, compared]
-    for each in tables:
-        ((title, grid),) = each.grids.items()
-        print_table(each, grid, style, title, each.notes, facts, wide)
+    print_table(table, style, facts, wide)
+    if style in (Format.TABLE, Format.MARKDOWN) and not compared.empty:
+        print()
+        print_table(compared, style, wide=wide)
 
 
 def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:
@@ -190,10 +185,7 @@ def intervene(
 
     with saying_what_is_saved():
         run = play_arms(target, write, **options.arguments)
-    table = intervention_table(run)
-    ((title, grid),) = table.grids.items()
-    facts = {"run": str(run.folder)}
-    print_table(table, grid, options.style, title, table.notes, facts, options.wide)
+    print_table(intervention_table(run), options.style, {"run": str(run.folder)}, options.wide)
     failed = sum(e.is_failure for each in run.records.samples.values() for e in each.values())
     print_closing(run.folder, failed, run.stopped)
 
@@ -201,8 +193,8 @@ def intervene(
 def export(
     run: RunArgument,
     kind: Annotated[
-        Literal["inspect", "parquet", "jsonl", "hf"], typer.Option("--format", help="Format of the files.")
-    ] = "inspect",
+        Literal["parquet", "jsonl", "hf", "inspect"], typer.Option("--format", help="Format of the files.")
+    ] = "parquet",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -215,9 +207,9 @@ def export(
 ) -> None:
     """Write a run's episodes in a format that other tools read.
 
-    inspect: logs of Inspect (inspect_ai), one for each agent and game; view them with inspect view
-    --log-dir DIR. parquet, jsonl: two tables, a row for each episode and a row for each turn. hf: the
-    Parquet tables with a card, which datasets.load_dataset(DIR) reads.
+    parquet, jsonl: two tables, a row for each episode and a row for each turn. hf: the Parquet tables with a
+    card, which datasets.load_dataset(DIR) reads. inspect: logs of Inspect (inspect_ai), one for each agent
+    and game; view them with inspect view --log-dir DIR.
     """
     from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.run_table import read_run

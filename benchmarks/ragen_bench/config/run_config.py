@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,9 @@ from ragen_envs.errors import RagenError
 
 ENTRY: Final = "entry.json"
 """File that a leaderboard entry has in place of a config."""
+
+
+Units = Literal["episodes", "matches"]
 
 
 class EditedFileError(RagenError):
@@ -78,6 +81,8 @@ class BaseConfig(StrictModel):
 class RunConfig(BaseConfig):
     """Everything that defines a run."""
 
+    units: ClassVar[Units] = "episodes"
+    """What its records are called."""
     attempts: int = Field(default=1, ge=1, le=1024, exclude_if=lambda n: n == 1)
     """Tries of each agent at each level; omitted if one."""
 
@@ -103,6 +108,7 @@ class RunConfig(BaseConfig):
 class MatchConfig(BaseConfig):
     """Everything that defines a run of matches."""
 
+    units: ClassVar[Units] = "matches"
     kind: Literal["match"] = "match"
     """Distinguishes it from a run of ``ragen bench``."""
     seats: dict[str, Annotated[int, Field(ge=1, le=64)]]

@@ -73,6 +73,19 @@ class Suite(StrictModel):
     """The rows of the table, in their order."""
 
 
+def levels_title(suite: Suite) -> str:
+    """Return the name and version of a suite, and whose levels are played."""
+    own = all(own_level_count(task.settings) for task in suite.tasks.values())
+    return f"{suite.name} {suite.version}, {'own' if own else suite.split} levels"
+
+
+def at_least_one(name: str, count: int) -> int:
+    """Return a count, or raise `RagenError` if it is not positive."""
+    if count < 1:
+        raise RagenError(f"{name} is {count}, but must be at least 1")
+    return count
+
+
 def bundled_suites() -> list[str]:
     """Return the names of the suites that come with the package."""
     return bundled_names("suites")
@@ -104,6 +117,8 @@ def adapt_suite(
     which become tasks; ``known`` are the text ids that there are. The settings replace those of
     every task. Files of levels, such as ``levels`` for the only game, are replaced by their levels.
     """
+    if episodes is not None:
+        at_least_one("episodes", episodes)
     given = {"episodes": episodes, "seed": seed, "split": None if split is None else read_split(split)}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     decoding = {name: value for name, value in sampling.items() if value is not None}
@@ -125,7 +140,7 @@ def adapt_suite(
     }
     if levels is not None:
         ((name, task),) = changes["tasks"].items()
-        changes["episodes"] = episodes or own_level_count(task.settings)
+        changes.setdefault("episodes", own_level_count(task.settings))
         fitted = {**task.settings, **limits_for(task.env, task.settings)}
         changes["tasks"] = {name: task.model_copy(update={"settings": fitted})}
     return validate(Suite, {**dict(suite), **changes}, f"suite '{suite.name}'")

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from ragen_bench.console.escaping import escape_unprintable
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ragen_bench.console.tables import Table
 
 
 class Format(StrEnum):
@@ -80,58 +82,35 @@ class Grid(NamedTuple):
 
     def escaped(self) -> "Grid":
         """Return the table without characters that would reach the terminal as commands."""
-        rows = [[_printable(cell) for cell in row] for row in self.rows]
-        return self._replace(header=[_printable(name) for name in self.header], rows=rows)
+        rows = [[printable(cell) for cell in row] for row in self.rows]
+        return self._replace(header=[printable(name) for name in self.header], rows=rows)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return a text without characters that would reach the terminal as commands."""
     return escape_unprintable(text, kept="\n")
 
 
 def print_table(
-    data: "pd.DataFrame", grid: Grid, style: Format, title: str, notes: Sequence[str] = (),
-    facts: Mapping[str, Any] | None = None, wide: bool = False,
-) -> None:  # fmt: skip
+    table: "Table", style: Format, facts: Mapping[str, Any] | None = None, wide: bool = False
+) -> None:
     """Print a table on standard output.
 
     Args:
-        data: All numbers, for CSV and JSON.
-        grid: The same for people.
+        table: All numbers, for CSV and JSON, and the tables that show them to people.
         style: Which of them.
-        title: Above the table.
-        notes: Below it.
         facts: Further members of the JSON object.
         wide: Whether a narrow terminal is to show all columns too.
     """
     if style is Format.CSV:
-        print(data.to_csv(index=False), end="")
-        return
-    if style is Format.JSON:
-        members = {**(facts or {}), "notes": list(notes), "rows": plain_rows(data)}
+        print(table.to_csv(index=False), end="")
+    elif style is Format.JSON:
+        members = {**(facts or {}), "notes": list(table.notes), "rows": plain_rows(table)}
         print(json.dumps(members, indent=1))
-        return
-    grid, notes = grid.escaped(), [_printable(note) for note in notes]
-    if style is Format.MARKDOWN:
-        print(markdown(grid), end="")
-        print("".join(f"\n{note}\n" for note in notes), end="")
+    elif style is Format.MARKDOWN:
+        print(table.to_text(), end="")
     else:
-        _print_rich(grid, _printable(title), notes, wide)
-
-
-def print_tables(
-    data: "pd.DataFrame", grids: Mapping[str, Grid], style: Format, notes: Sequence[str],
-    facts: Mapping[str, Any] | None = None, wide: bool = False,
-) -> None:  # fmt: skip
-    """Print several tables of the same numbers by title, with notes below the last; see `print_table`."""
-    if style in (Format.CSV, Format.JSON):
-        print_table(data, Grid([], [], 0), style, "", notes, facts)
-        return
-    for number, (title, grid) in enumerate(grids.items(), start=1):
-        if number > 1:
-            print()
-        if style is Format.MARKDOWN:
-            print(f"{title}\n")
-        print_table(data, grid, style, title, notes if number == len(grids) else (), wide=wide)
+        _print_rich(table, wide)
 
 
 def plain_rows(data: "pd.DataFrame") -> list[dict[str, Any]]:
@@ -152,7 +131,16 @@ def markdown(grid: Grid) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
-def _print_rich(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> None:
+def _print_rich(table: "Table", wide: bool) -> None:
+    """Print the tables for people, with notes below the last."""
+    for number, (title, grid) in enumerate(table.grids.items(), start=1):
+        if number > 1:
+            print()
+        notes = [printable(note) for note in table.notes] if number == len(table.grids) else []
+        _print_grid(grid.escaped(), printable(title), notes, wide)
+
+
+def _print_grid(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> None:
     console = Console(markup=False, emoji=False, highlight=False)
     hidden = []
     narrow = console.is_terminal and not wide and _least_width(console, grid) > console.width
@@ -188,8 +176,8 @@ def _width(console: Console, grid: Grid) -> int:
     return Measurement.get(console, console.options.update(width=1000), table).maximum
 
 
-def _rich_table(grid: Grid, title: str) -> Table:
-    table = Table(
+def _rich_table(grid: Grid, title: str) -> RichTable:
+    table = RichTable(
         title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False,
         show_edge=False, collapse_padding=grid.tight,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from ragen_agents.rollout import Episode
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.console.formats import Cells, Grid, grid_of, number, percent_cells, percents
-from ragen_bench.evaluation.run_table import EXACT, Run, exact_mean, incomplete, summarise_episodes
+from ragen_bench.evaluation.run_table import EXACT, Run, exact_mean, incomplete, mean, summarise_episodes
 from ragen_bench.runs.records import replay_spec
 from ragen_bench.stats.intervals import CONFIDENCE, Interval
 from ragen_envs.errors import RagenError, SolverLimitError
@@ -51,7 +51,7 @@ def success_curve(run: Run, by: str) -> tuple[pd.DataFrame, list[str]]:
     )
     if lacking := sum(by not in measures for measures in known.values()):
         notes.append(f"{lacking} of {len(known)} levels are left out: their {by} is not known")
-    return pd.DataFrame(rows), notes + incomplete(run.missing, len(run.config.keys), run.torn)
+    return pd.DataFrame(rows), notes + incomplete(run.config, run.missing, run.torn)
 
 
 def _measures(episode: Episode) -> dict[str, float]:
@@ -66,8 +66,8 @@ def _rows(task: str, agent: str, by: str, rungs: dict[float, list[Episode]]) -> 
     if not rungs:
         return []
     values = sorted(rungs)
-    solved = [sum(bool(each.success) for each in rungs[value]) for value in values]
-    fit = half_horizon(values, solved, [len(rungs[value]) for value in values])
+    solved = [_success_by_level(rungs[value]) for value in values]
+    fit = half_horizon(values, [math.fsum(each) for each in solved], [len(each) for each in solved])
     kept = ("n", "success", "success_low", "success_high")
     return [
         {
@@ -79,6 +79,14 @@ def _rows(task: str, agent: str, by: str, rungs: dict[float, list[Episode]]) -> 
         for value in values
         for numbers in [summarise_episodes(rungs[value])]
     ]  # fmt: skip
+
+
+def _success_by_level(episodes: list[Episode]) -> list[float]:
+    """Return the mean success on each level, because episodes of one level are not independent."""
+    levels: dict[str, list[bool]] = defaultdict(list)
+    for episode in episodes:
+        levels[episode.instance.key].append(episode.success)
+    return [mean(solved) for solved in levels.values()]
 
 
 def curve_grid(data: pd.DataFrame) -> Grid:
@@ -114,8 +122,8 @@ def half_horizon(sizes: npt.ArrayLike, successes: npt.ArrayLike, trials: npt.Arr
 
     Args:
         sizes: Of each rung, (n,), positive.
-        successes: Solved episodes of each rung, (n,).
-        trials: Independent episodes of each rung, (n,).
+        successes: Sum of the success on the levels of each rung, (n,).
+        trials: Number of levels of each rung, (n,), which are independent.
     """
     x, solved, played = (np.asarray(each, np.float64) for each in (sizes, successes, trials))
     horizons = np.geomspace(x.min() / _BEYOND, x.max() * _BEYOND, _HORIZONS)

@@ -150,7 +150,7 @@ def match_notes(run: MatchRun) -> list[str]:
         )
     levels = {task: list(_level_keys(run, task).values()) for task in run.config.suite.tasks}
     lines += repeated_levels_note(levels, "intervals", "matches of each lineup")
-    lines += incomplete(run.missing, len(run.config.keys), run.torn)
+    lines += incomplete(run.config, run.missing, run.torn)
     return lines + notes_on_replies(_seats_by_agent(run), NotedRun(run.folder, run.config.suite, "seats"))
 
 

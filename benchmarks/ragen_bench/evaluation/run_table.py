@@ -11,7 +11,7 @@ import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
-from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
+from ragen_bench.config.run_config import AnyConfig, MatchConfig, RunConfig, load_config
 from ragen_bench.config.suites import control_notes
 from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
@@ -242,7 +242,7 @@ def notes(run: Run) -> list[str]:
     )
     lines += [f"the token counts of {agent} are estimates" for agent in estimated]
     lines += shared_levels_note(run.samples)
-    return lines + incomplete(run.missing, len(run.config.keys), run.torn)
+    return lines + incomplete(run.config, run.missing, run.torn)
 
 
 def _reference_note(run: Run, task: str) -> str:
@@ -276,11 +276,11 @@ def _optimum_note(run: Run, task: str) -> list[str]:
     ]
 
 
-def incomplete(missing: int, total: int, torn: bool) -> list[str]:
+def incomplete(config: AnyConfig, missing: int, torn: bool) -> list[str]:
     """Return the notes about an interrupted run."""
     lines = []
     if missing:
-        lines.append(f"unfinished: {missing} of {total} episodes are missing")
+        lines.append(f"unfinished: {missing} of {len(config.keys)} {config.units} are missing")
     if torn:
         lines.append(f"the last line of {EPISODES} is incomplete and was skipped")
     return lines

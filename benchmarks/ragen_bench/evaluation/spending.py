@@ -2,12 +2,10 @@
 
 import asyncio
 import re
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
@@ -146,10 +144,6 @@ def load_prices(path: Path) -> dict[str, Price]:
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
-CANCELLED: Final[ContextVar[threading.Event | None]] = ContextVar("CANCELLED", default=None)
-"""Event that ends the runs of the present context; see `Budget.cancelled`."""
-
-
 @dataclass(frozen=True)
 class Budget:
     """Limits on spending; None is no limit. The time starts when this is created."""
@@ -163,8 +157,6 @@ class Budget:
     prices: Mapping[str, Price] = field(default_factory=dict)
     """Prices by model."""
     started: float = field(default_factory=time.monotonic)
-    cancelled: threading.Event | None = field(default_factory=lambda: CANCELLED.get())
-    """Set when nobody waits for the run any more."""
 
     def __post_init__(self) -> None:
         for name in ("cost", "tokens", "seconds"):
@@ -211,9 +203,7 @@ class Budget:
         )
 
     def check_time(self) -> None:
-        """Raise `BudgetReachedError` if the time is over, or the run was cancelled."""
-        if self.cancelled is not None and self.cancelled.is_set():
-            raise BudgetReachedError("the run was cancelled")
+        """Raise `BudgetReachedError` if the time is over."""
         left = self.seconds_left
         if left is not None and left <= 0:
             raise BudgetReachedError(f"{self.seconds:g} s are over")

@@ -23,31 +23,38 @@ Tick = Callable[[int, int], None]
 
 
 def check_entry(folder: Path, tick: Tick | None = None, replay_all: Replay = replay_here) -> StoredEntry:
-    """Read an entry and recompute all of it; the episodes of an older suite version are not replayed."""
+    """Read an entry, replay its episodes, and recompute its results."""
     stored = read_entry(folder)
-    if stored.entry.is_current:
-        try:
-            check_suite(stored.entry.config.suite)
-        except RagenError as error:
-            raise EntryError(str(error)) from error
+    try:
+        check_suite(stored.entry.config.suite)
+    except RagenError as error:
+        raise EntryError(str(error)) from error
     _check_complete(stored)
     _check_errors(stored)
     replayed = replay_all(EPISODES, stored.records, stored.entry.config)
     for count, record in enumerate(stored.records, start=1):
         _check_plausible(record)
-        if stored.entry.is_current:
-            try:
-                next(replayed)
-            except (MismatchError, RagenError) as error:
-                raise EntryError(str(error)) from error
+        try:
+            next(replayed)
+        except (MismatchError, RagenError) as error:
+            raise EntryError(str(error)) from error
         if tick is not None:
             tick(count, len(stored.records))
     _check_results(stored)
     return stored
 
 
-def replies_digest(records: Iterable[Record[Episode]]) -> str:
-    """Return a hash of all replies, by which an entry with those of another one is known."""
+def check_copies(entries: Iterable[StoredEntry]) -> None:
+    """Check that no entry has the replies of another one."""
+    seen: dict[str, str] = {}
+    for stored in entries:
+        name = stored.entry.about.name
+        other = seen.setdefault(_replies_digest(stored.records), name)
+        if other != name:
+            raise EntryError(f"the replies of '{name}' are those of '{other}'")
+
+
+def _replies_digest(records: Iterable[Record[Episode]]) -> str:
     replies = [[turn.reply for turn in record.episode.turns] for record in records]
     return hashlib.sha256(json.dumps(replies).encode()).hexdigest()
 

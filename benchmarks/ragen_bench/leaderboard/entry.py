@@ -77,8 +77,8 @@ class About(StrictModel):
 
     name: Slug
     """Name of the entry and of its folder."""
-    title: Annotated[Line, Field(max_length=48)]
-    """Name in tables."""
+    title: Annotated[str, Field(max_length=48, pattern="^[ -~]+$")]
+    """Name in tables: printable ASCII, in which few characters look alike."""
     model: Line
     """Model that played, with its size, or other agent."""
     authors: Line
@@ -153,26 +153,6 @@ class Entry(StrictModel):
     results: dict[Name, GameResult]
     """Results by game."""
 
-    @property
-    def is_current(self) -> bool:
-        """Whether its episodes can be replayed: they are of the current suite version."""
-        return self.config.suite_version == SUITE_VERSION
-
-
-PUBLISHED: Final = frozenset(
-    {
-        "2588e82c88542471371480b8b63d4a1374599a8a2f602c970fda1992f1e7fe92",
-        "2bf7ce6b63a735194629ddd63428a74dd716a0eedf5046f22f9ad8869c86f264",
-        "43e5ddd99ebc4772e0f56b736397ae24cd8c2ce95aaa863223b3341e03e59e85",
-        "9768ff7adb68531135016d31039ab8ca2818d1885b55ee8b003f9d7310438373",
-        "9edb6bd8659c01400cbecd9e77d61aaeeb59e95c08caac1aa6cb95813121f7ed",
-        "b0410bd2bd7cf79c6f9456083e51153a5ce47c07f505f2573aacba1a74da8501",
-        "b9c5ca29605e1f13ff847da49931cff2e6be6e203b3246feff2652a847f3acb3",
-        "f829354ddb5dc28e9492eb8cf6aa00aafa63bf67101df9b91050e25faad4c817",
-    }
-)
-"""Hashes of the episodes of entries of older suite versions. They were replayed when they were published."""
-
 
 SUITE: Final = "core"
 """Suite that all entries play."""
@@ -180,13 +160,8 @@ LEVELS: Final = 128
 """Levels of each game that every entry plays, so that nobody can choose the number after seeing results."""
 MAX_ERRORS: Final = 0.02
 """Largest share of episodes that may have failed, by an error or by exceeding the context."""
-_SCRIPTS: Final = ("LATIN", "CYRILLIC", "GREEK")
-"""Scripts with letters that look alike, as the names of their letters begin."""
-_BLANK: Final = "\u115f\u1160\u3164\uffa0"
-"""Letters that are not drawn (fillers of Hangul)."""
 _ALIKE: Final = str.maketrans("i1|0", "lllo")
-"""Signs of ASCII, without case, that look like letters."""
-_WORD_END: Final = re.compile(r"[\s\-‐-―_/.,:;()+&|]+")
+"""Characters of ASCII, without case, that look like others."""
 _FREE: Final = ("episodes", "seed", "sampling", "tasks")
 """Fields of a suite that have rules of their own, or that an entry chooses itself and declares."""
 PROMPT_SETTINGS: Final = ("demonstrations", "think", "think_prefix")
@@ -200,13 +175,12 @@ class EntryError(RagenError):
 def check_rules(entry: Entry) -> None:
     """Check everything that does not need the episodes."""
     config = entry.config
-    if entry.is_current:
-        _check_suite(config.suite)
-    elif entry.episodes_sha256 not in PUBLISHED:
+    if config.suite_version != SUITE_VERSION:
         raise EntryError(
-            f"config.suite_version is {config.suite_version}, but new entries must be of suite version "
-            f"{SUITE_VERSION}; of older versions only published entries are kept"
+            f"config.suite_version is {config.suite_version}, but only episodes of suite version "
+            f"{SUITE_VERSION} can be replayed"
         )
+    _check_suite(config.suite)
     if config.attempts != 1:
         raise EntryError(
             f"config.attempts is {config.attempts}, but must be 1: an entry plays each level once"
@@ -222,55 +196,27 @@ def check_rules(entry: Entry) -> None:
 
 
 def check_titles(entries: Iterable[Entry]) -> None:
-    """Check that no two entries of a suite version are called alike, or like a control.
+    """Check that no two entries are called alike, or like a control.
 
-    Titles are compared as they look: their letters and digits after NFKC, each as the Latin letter that
-    Unicode's table of confusable characters has for it, without case. Letters of several scripts can look
-    alike, so that no word may mix them.
+    Titles are compared as they look: their letters and digits without case, those that look alike as one.
     """
-    seen: dict[tuple[int, str], str] = {}
+    seen: dict[str, str] = {}
     for entry in entries:
         name, title = entry.about.name, _looks_like(entry.about.title)
-        _check_scripts(name, entry.about.title)
         if not title:
-            raise EntryError(f"about.title of '{name}' has no letter or digit that can be seen")
+            raise EntryError(f"about.title of '{name}' has no letter or digit")
         control = next((each for each in CONTROLS if title == _looks_like(each)), name)
         if control != name:
             raise EntryError(
                 f"title of '{name}': it looks like that of the control '{control}'; choose another"
             )
-        other = seen.setdefault((entry.config.suite_version, title), name)
+        other = seen.setdefault(title, name)
         if other != name:
             raise EntryError(f"about.title of '{name}' looks like that of '{other}'; choose another")
 
 
-def _check_scripts(name: str, title: str) -> None:
-    for word in _WORD_END.split(unicodedata.normalize("NFKC", title)):
-        scripts = {sign: script for sign in word if (script := _script(sign)) in _SCRIPTS}
-        odd = next((sign for sign, script in scripts.items() if script != _SCRIPTS[0]), None)
-        if odd is not None and len(set(scripts.values())) > 1:
-            raise EntryError(
-                f"about.title of '{name}' mixes scripts in '{word}': '{odd}' is {unicodedata.name(odd)}; "
-                "use letters of one script in each word"
-            )
-
-
-def _script(letter: str) -> str:
-    return unicodedata.name(letter, "").partition(" ")[0] if letter.isalpha() else ""
-
-
 def _looks_like(title: str) -> str:
-    plain = unicodedata.normalize("NFKC", title)
-    folded = "".join(_latin(sign) for sign in plain if sign.isalnum() and sign not in _BLANK)
-    return folded.casefold().translate(_ALIKE)
-
-
-def _latin(sign: str) -> str:
-    """Return the ASCII letters that look like a sign, or itself."""
-    from confusable_homoglyphs.confusables import confusables_data
-
-    alike = () if sign.isascii() else confusables_data.get(sign, ())
-    return next((each["c"] for each in alike if each["c"].isascii() and each["c"].isalnum()), sign)
+    return "".join(filter(str.isalnum, title.casefold().translate(_ALIKE)))
 
 
 def _check_suite(suite: Suite) -> None:

@@ -13,12 +13,13 @@ from pyarrow import parquet
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.endpoint.settings import EndpointSettings
-from ragen_agents.rollout import EpisodeKey
 from ragen_bench.analysis.ledger import Ledger
+from ragen_bench.analysis.summary import explain_run
 from ragen_bench.config.suites import Suite, control_notes, controls_of, load_suite
 from ragen_bench.evaluation.run_table import REFERENCE
+from ragen_bench.export.flat_tables import episode_rows
 from ragen_bench.leaderboard.charts import HEIGHT, MOST, WIDTH, lengths_plot, tokens_plot, training_plot
-from ragen_bench.leaderboard.check import Tick, check_entry
+from ragen_bench.leaderboard.check import Tick, check_copies, check_entry
 from ragen_bench.leaderboard.entry import (
     LEVELS,
     MAX_ERRORS,
@@ -33,16 +34,13 @@ from ragen_bench.leaderboard.standings import (
     Standing,
     below_random,
     by_length,
-    ledgers_of,
     overall_standings,
-    samples_of,
     standings,
     with_decisions,
 )
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders
 from ragen_bench.viewer.run_pages import beside_values, viewer_values
 from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder, write_page
-from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError, install_hint
 
 if TYPE_CHECKING:
@@ -74,9 +72,8 @@ class Pages:
         entries: Sequence[StoredEntry],
         suite: Suite,
         reports: "Sequence[Report]",
-        old: Sequence[str],
     ) -> None:
-        self._out, self._reports, self._old = out, reports, old
+        self._out, self._reports = out, reports
         described = {s.entry.about.name: s.entry for s in entries}
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
         self._entries, self._suite = entries, suite
@@ -88,7 +85,7 @@ class Pages:
         templates.globals.update(
             base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),
             width=WIDTH, height=HEIGHT, most=MOST, colours=colours, has_results=bool(reports),
-            suite_version=SUITE_VERSION, described=described, levels=LEVELS,
+            described=described, levels=LEVELS,
             training_words=training_words, prompt_words=prompt_words, prompt_settings=prompt_settings,
             prompts=self._prompts,
             agent_words=agent_words, agent_options=agent_options,
@@ -110,7 +107,6 @@ class Pages:
             suite=self._suite,
             control_notes=control_notes(self._suite.tasks),
             below_random=below_random(trained),
-            old=self._old,
         )
 
     def write_about(self) -> None:
@@ -150,14 +146,14 @@ class Pages:
             plot=None if training is None else training_plot(training),
         )
 
-    def write_episodes(self, stored: StoredEntry, game: str, ledgers: Mapping[EpisodeKey, Ledger]) -> None:
+    def write_episodes(self, stored: StoredEntry, game: str, ledgers: Sequence[Ledger]) -> None:
         """Write the viewer of an entry's episodes of a game, with what their decisions cost."""
-        episodes = [r.episode for r in stored.records if r.episode.task == game]
+        episodes = list(stored.sample(game).values())
         self._write(
             f"episodes/{stored.entry.about.name}/{game}.html",
             "episodes.html",
             game=game,
-            **viewer_values(episodes, ledgers),
+            **viewer_values(episodes, {each.episode.key: each for each in ledgers}),
             agent_links={f"../{name}/{game}.html": title for name, title in self._titles.items()},
             game_links={f"{name}.html": name for name in self._suite.tasks},
             beside=f"../../beside/{game}.html" if len(self._titles) > 1 else None,
@@ -166,10 +162,7 @@ class Pages:
 
     def write_beside(self, game: str) -> None:
         """Write the page that shows two entries on the same level."""
-        samples = {
-            stored.entry.about.name: [r.episode for r in stored.records if r.episode.task == game]
-            for stored in self._entries
-        }
+        samples = {stored.entry.about.name: list(stored.sample(game).values()) for stored in self._entries}
         links = {name: f"../episodes/{name}/{game}.html" for name in samples}
         agents = beside_values(samples, links)
         for agent in agents:
@@ -264,28 +257,9 @@ def standings_table(tables: Mapping[str, Sequence[Standing]]) -> pd.DataFrame:
 
 
 def episodes_table(entries: Sequence[StoredEntry]) -> pd.DataFrame:
-    """Return one row for each episode, without its texts."""
-    return pd.DataFrame(
-        {
-            "entry": stored.entry.about.name,
-            "game": record.episode.task,
-            "level": record.episode.instance.index,
-            "key": record.episode.instance.key,
-            "success": record.episode.success,
-            "return": record.episode.episode_return,
-            "optimal_success": record.episode.optimal_success,
-            "optimal_return": record.episode.optimal_return,
-            "random_success": record.episode.random_success,
-            "random_return": record.episode.random_return,
-            "end": record.episode.end.value,
-            "turns": len(record.episode.turns),
-            "actions": sum(len(turn.executed) for turn in record.episode.turns),
-            "defects": sum(len(turn.defects) for turn in record.episode.turns),
-            "soft_defects": sum(len(turn.soft_defects) for turn in record.episode.turns),
-        }
-        for stored in entries
-        for record in stored.records
-    )
+    """Return the rows of `episode_rows` of all entries, without the texts."""
+    rows = pd.concat([episode_rows(stored.run) for stored in entries], ignore_index=True)
+    return rows.rename(columns={"agent": "entry"}).drop(columns=["settings", "board", "error", "system"])
 
 
 def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -> None:
@@ -320,25 +294,24 @@ def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
         except EntryError as error:
             raise RagenError(f"entry '{folder}' is rejected: {error}") from error
     check_titles(stored.entry for stored in checked)
+    check_copies(checked)
     return checked
 
 
-def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path) -> None:
-    entries = [each for each in stored if each.entry.is_current]
-    old = [each.entry.about.title for each in stored if not each.entry.is_current]
+def _write(entries: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path) -> None:
     suite = load_suite(SUITE)
     games, controls = list(suite.tasks), controls_of(suite.tasks)
-    samples = {game: samples_of(entries, game) for game in games}
+    samples = {game: {each.entry.about.name: each.sample(game) for each in entries} for game in games}
     overall = overall_standings(entries, {g: samples[g] for g in games if g not in controls})
-    ledgers = {game: ledgers_of(samples[game]) for game in games}
+    ledgers = [(each.entry.about.name, explain_run(each.run).ledgers) for each in entries]
+    judged = {game: {name: own.get((name, game), ()) for name, own in ledgers} for game in games}
     tables = {
-        game: with_decisions(standings(entries, samples[game]), ledgers[game], samples[game])
-        for game in games
+        game: with_decisions(standings(entries, samples[game]), judged[game], samples[game]) for game in games
     }
     write_table(out / "data", "overall", standings_table({"all": overall}))
     write_table(out / "data", "games", standings_table(tables))
     write_table(out / "data", "episodes", episodes_table(entries))
-    pages = Pages(out, entries, suite, reports, old)
+    pages = Pages(out, entries, suite, reports)
     pages.write_index(overall, tables)
     pages.write_about()
     for game in games:
@@ -347,7 +320,7 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
     for each in entries:
         pages.write_entry(each, tables)
         for game in games:
-            pages.write_episodes(each, game, ledgers[game].get(each.entry.about.name, {}))
+            pages.write_episodes(each, game, judged[game][each.entry.about.name])
     for report in reports:
         write_table(out / "data", report.exhibit.name, report.data)
         pages.write_result(report)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.rollout import Episode, EpisodeKey
-from ragen_bench.analysis.ledger import Ledger, NoLedgerError, ledger
+from ragen_agents.rollout import Episode
+from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.analysis.summary import DECISIONS, corrected_score, ledger_columns
 from ragen_bench.console.formats import number
 from ragen_bench.evaluation.level_clusters import level_clusters
@@ -53,18 +53,6 @@ class Standing(NamedTuple):
     """Whether another entry has the same rank."""
     row: Mapping[str, Any]
     """The columns of ``ragen_bench.evaluation.run_table.summarise``."""
-
-
-def samples_of(entries: Sequence[StoredEntry], game: str) -> Samples:
-    """Return every entry's episodes of a game."""
-    return {
-        stored.entry.about.name: {
-            record.episode.instance.index: record.episode
-            for record in stored.records
-            if record.episode.task == game
-        }
-        for stored in entries
-    }
 
 
 def pooled(games: Sequence[Samples]) -> Samples:
@@ -211,7 +199,7 @@ def below_random(entries: Sequence[StoredEntry]) -> list[str]:
     lines = []
     for stored in entries:
         for game in stored.entry.about.trained_on:
-            episodes = [r.episode for r in stored.records if r.episode.task == game]
+            episodes = list(stored.sample(game).values())
             chances = [e.random_success for e in episodes if e.random_success is not None]
             if not episodes or len(chances) < len(episodes):
                 continue
@@ -319,33 +307,16 @@ def _lengths(optimum: Sample) -> dict[int | None, int]:
     }
 
 
-Ledgers = Mapping[str, Mapping[EpisodeKey, Ledger]]
-"""Ledgers of one game, by entry and episode; only episodes that have one."""
-
-
-def ledgers_of(samples: Samples) -> Ledgers:
-    """Return the ledgers of all entries' episodes of a game."""
-    ledgers: dict[str, dict[EpisodeKey, Ledger]] = {}
-    for name, sample in samples.items():
-        own = ledgers.setdefault(name, {})
-        for episode in sample.values():
-            try:
-                own[episode.key] = ledger(episode)
-            except NoLedgerError:
-                continue
-    return ledgers
-
-
-def with_decisions(rows: Sequence[Standing], ledgers: Ledgers, samples: Samples) -> list[Standing]:
+def with_decisions(
+    rows: Sequence[Standing], ledgers: Mapping[str, Sequence[Ledger]], samples: Samples
+) -> list[Standing]:
     """Return the rows of a game's table with the columns `ragen_bench.analysis.summary.DECISIONS`.
 
+    Ledgers are those of the game, by entry.
     Episodes that failed have no ledger. They count as 0 in luck-corrected success, so that failing on
     hard levels raises it no more than success; the other columns are those of the decisions that were made.
     """
-    return [
-        row._replace(row={**row.row, **_columns(list(ledgers[row.name].values()), samples[row.name])})
-        for row in rows
-    ]
+    return [row._replace(row={**row.row, **_columns(ledgers[row.name], samples[row.name])}) for row in rows]
 
 
 def _columns(ledgers: Sequence[Ledger], sample: Sample) -> dict[str, float]:

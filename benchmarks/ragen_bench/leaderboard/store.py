@@ -6,16 +6,18 @@ import lzma
 import os
 import stat
 from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import new_folder, writing
 from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.config.run_config import ENTRY
-from ragen_bench.evaluation.run_table import Run, read_run
+from ragen_bench.evaluation.run_table import Run, Sample, place, read_run
 from ragen_bench.leaderboard.entry import Entry, EntryError, check_rules
 from ragen_bench.runs.records import Record, parse_records
 from ragen_envs.errors import RagenError
@@ -94,11 +96,27 @@ _UNPUBLISHED: Final = {"config": {"agents": {"__all__": {"endpoint": ADDRESSES}}
 """Fields that an entry leaves out."""
 
 
-class StoredEntry(NamedTuple):
-    """An entry as it lies in its folder."""
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry as it lies in its folder: a run of one agent."""
 
+    folder: Path
     entry: Entry
     records: list[Record[Episode]]
+
+    @cached_property
+    def run(self) -> Run:
+        """The run, as one of ``ragen bench`` is read."""
+        samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
+        for record in self.records:
+            episode = record.episode
+            samples[episode.agent, episode.task][place(episode)] = episode
+        return Run(self.folder, self.entry.config, dict(samples), torn=False)
+
+    def sample(self, game: str) -> Sample:
+        """Return the agent's episodes of a game."""
+        (agent,) = self.entry.config.agents
+        return self.run.samples.get((agent.name, game), {})
 
 
 def entry_folders(root: Path) -> list[Path]:
@@ -140,7 +158,7 @@ def read_entry(folder: Path) -> StoredEntry:
         raise EntryError(str(error)) from error
     if episodes.torn:
         raise EntryError(f"{EPISODES}: the last line is broken")
-    return StoredEntry(entry, episodes.records)
+    return StoredEntry(folder, entry, episodes.records)
 
 
 def _check_folder(folder: Path) -> None:
@@ -180,14 +198,4 @@ def read_explainable(folder: Path, checked: bool = True) -> Run:
 
     The files of a run are compared with their hashes if ``checked``, those of an entry always.
     """
-    if not (folder / ENTRY).is_file():
-        return read_run(folder, checked)
-    stored = read_entry(folder)
-    if not stored.entry.is_current:
-        version = stored.entry.config.suite_version
-        raise RagenError(f"'{folder}' is an entry of suite version {version}, which cannot be replayed")
-    samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-    for record in stored.records:
-        episode = record.episode
-        samples[episode.agent, episode.task][episode.instance.index] = episode
-    return Run(folder, stored.entry.config, dict(samples), torn=False)
+    return read_entry(folder).run if (folder / ENTRY).is_file() else read_run(folder, checked)

@@ -12,12 +12,11 @@ from ragen_agents.run_files.records import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import ENTRY, AgentEntry, RunConfig
 from ragen_bench.evaluation.comparison import Side
-from ragen_bench.leaderboard.check import Tick, check_entry, results_of
+from ragen_bench.leaderboard.check import Tick, check_copies, check_entry, results_of
 from ragen_bench.leaderboard.entry import About, Entry, EntryError, Training, check_rules, check_titles
-from ragen_bench.leaderboard.store import read_about, write_entry
+from ragen_bench.leaderboard.store import StoredEntry, read_about, read_entry, write_entry
 from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode
-from ragen_bench.verification.run_verification import MismatchError, verify_checksums
 from ragen_envs.errors import RagenError
 
 
@@ -55,7 +54,10 @@ def read_training(run: Path | None, root: Path, name: str) -> Training | None:
 
 
 def submit(side: Side, about: About, training: Training | None, root: Path, tick: Tick | None = None) -> Path:
-    """Check the entry of a run's agent, write it, and return its folder."""
+    """Check the entry of a run's agent, write it, and return its folder.
+
+    The run was compared with its checksums when it was read.
+    """
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         control = side.agent if side.agent in CONTROLS else about.name
         raise RagenError(
@@ -64,27 +66,22 @@ def submit(side: Side, about: About, training: Training | None, root: Path, tick
         )
     entry, lines = _make(side, about, training)
     check_rules(entry)
-    check_titles([*_others(root, about.name), entry])
-    run = side.run.folder
-    try:
-        verify_checksums(run)
-    except MismatchError as error:
-        raise RagenError(
-            f"'{run}' was changed after it was played, as ragen verify {run} shows: {error}"
-        ) from error
+    others = _others(root, about.name)
+    check_titles([*(other.entry for other in others), entry])
     with tempfile.TemporaryDirectory() as temporary:
-        check_entry(write_entry(Path(temporary), entry, lines), tick)
+        checked = check_entry(write_entry(Path(temporary), entry, lines), tick)
+    check_copies([*others, checked])
     return write_entry(root, entry, lines)
 
 
-def _others(root: Path, name: str) -> list[Entry]:
+def _others(root: Path, name: str) -> list[StoredEntry]:
     if not root.is_dir():
         return []
     others = []
     for path in sorted(root.iterdir()):
         if path.name != name and (path / ENTRY).is_file():
             try:
-                others.append(read_about(path))
+                others.append(read_entry(path))
             except EntryError as error:
                 raise EntryError(f"the existing entry '{path}' is rejected: {error}") from error
     return others

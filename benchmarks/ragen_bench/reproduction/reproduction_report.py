@@ -1,23 +1,18 @@
-"""Write the files of a reproduction: results, table, claims, drawing, page."""
+"""Write the files of a reproduction: results, table, claims, drawing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import jinja2
 import pandas as pd
 
-from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import write_atomically
-from ragen_bench.console.drawings import image_source
-from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, claims_data, judge
 from ragen_bench.reproduction.figures import draw_curves, has_paper_row, panels_of
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
-    Column,
     Reproduction,
     bundled_reproductions,
     games_of,
@@ -33,42 +28,10 @@ from ragen_bench.reproduction.success_table import (
     tabulate,
     tabulate_stages,
 )
-from ragen_bench.runs.directory import EPISODES
-from ragen_bench.runs.records import read_records
 from ragen_bench.training_sweeps.archive import add_to_archive, archive_path, read_archive
-from ragen_bench.training_sweeps.state import Cost, TaskState
+from ragen_bench.training_sweeps.state import Cost
 from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice
-from ragen_bench.training_sweeps.work import TEST
-from ragen_envs import SUITE_VERSION
-
-
-def sample_episodes(
-    root: Path, states: list[TaskState], columns: list[Column]
-) -> list[tuple[str, list[Episode]]]:
-    """Return a solved and an unsolved episode of each cell's first seed, where its replies are there.
-
-    Results that are kept have no replies; only the folder in which a task was done has them.
-    """
-    samples = []
-    for state in states:
-        task = state.task
-        path = root / (state.source or task).path / TEST / EPISODES
-        if task.seed == 0 and state.result is not None and path.exists():
-            tests = [column.test for column in columns if column.train == task.game]
-            samples.append((f"{task.game}, {task.cell}", list(_first_of_each(path, tests))))
-    return samples
-
-
-def _first_of_each(path: Path, tests: list[str]) -> Iterator[Episode]:
-    episodes = [episode for episode in read_records(path, Episode).episodes if episode.task in tests[:1]]
-    for solved in (True, False):
-        first = next((episode for episode in episodes if episode.success is solved), None)
-        if first is not None:
-            turns = [
-                t.model_copy(update={"reply": escape_unprintable(t.reply, kept="\n\t")}) for t in first.turns
-            ]
-            yield first.model_copy(update={"turns": tuple(turns)})
 
 
 class Report:
@@ -76,7 +39,7 @@ class Report:
 
     def __init__(self, exhibit: Reproduction, run: SweepRun, beside: Sequence[Beside] = ()) -> None:
         self.exhibit, self._run, self._beside = exhibit, run, beside
-        states = self._states = run.states()
+        states = run.states()
         self._sampling = states[0].task.suite.sampling
         self._results = [state.result for state in states if state.result is not None]
         self._own = [s.result for s in states if s.result is not None and s.source is None]
@@ -136,9 +99,6 @@ class Report:
     def notes(self) -> list[str]:
         """Return the notes below the table."""
         lines = []
-        version = self._run.choice.suite_version
-        if version != SUITE_VERSION:
-            lines.append(f"of suite version {version}, not of the current one, {SUITE_VERSION}")
         if self._missing:
             are = "task is" if self._missing == 1 else "tasks are"
             lines.append(f"unfinished: {self._missing} {are} missing")
@@ -200,7 +160,7 @@ class Report:
         return "\n".join(part for part in parts if part)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write all files and return them: results below a folder, the rest beside the runs.
+        """Write all files and return them: results below a folder, the table there or beside the runs.
 
         The table is kept with the results that it can be made of again. With agents beside it, it cannot;
         and one that leaves out some of them would take the place of a better one.
@@ -208,17 +168,14 @@ class Report:
         archive = self._run.archive(folder)
         add_to_archive(archive, self._own)
         drawing = self.drawing
-        beside_runs = self._run.root / f"{self.exhibit.name}-{self._run.choice.name}"
-        beside_runs.parent.mkdir(parents=True, exist_ok=True)
-        is_kept = bool(self._results) and not self._beside and not self._leaves_out(folder)
-        base = str(archive.parent / self.exhibit.name if is_kept else beside_runs)
-        texts: dict[Path, str | bytes] = {
+        name, is_kept = self.exhibit.name, self._results and not self._beside and not self._leaves_out(folder)
+        base = str(archive.parent / name if is_kept else self._run.root / f"{name}-{self._run.choice.name}")
+        Path(base).parent.mkdir(parents=True, exist_ok=True)
+        texts = {
             Path(base + ".csv"): self.data.to_csv(index=False),
             Path(base + "-claims.csv"): self.claims_data.to_csv(index=False),
             Path(base + ".md"): self.markdown(),
             **({} if drawing is None else {Path(base + ".svg"): drawing}),
-            Path(f"{beside_runs}.html"): self._page(drawing),
-            Path(f"{beside_runs}.parquet"): self.data.to_parquet(index=False),
         }
         for path, text in texts.items():
             write_atomically(path, text)
@@ -230,19 +187,6 @@ class Report:
         more = replace(self._run.choice, seeds=seeds + 1)
         kept = replace(self._run, choice=more, root=folder / "no-runs", kept=folder)
         return any(s.task.seed == seeds and s.result is not None for s in kept.states())
-
-    def _page(self, drawing: str | None) -> str:
-        """Return the page, which runs no script and asks for nothing elsewhere.
-
-        With its episodes it is too large to be kept with results.
-        """
-        environment = jinja2.Environment(loader=jinja2.PackageLoader("ragen_bench"), autoescape=True)
-        return environment.get_template("reproduction.html.j2").render(
-            title=self.exhibit.title, scale=self._run.choice.name, notes=self.notes(), matrix=self.matrix,
-            claims=self.claims, table=self.table, drawing=None if drawing is None else image_source(drawing),
-            caption=self.caption, cells=self.cells,
-            episodes=sample_episodes(self._run.root, self._states, self.exhibit.columns),
-        )  # fmt: skip
 
 
 def kept_reports(folder: Path) -> list[Report]:
@@ -262,4 +206,4 @@ def stored_report(folder: Path, name: str) -> Report:
     choice = Choice(games=tuple(games_of(exhibit, "laptop")))
     nowhere = folder / "no-runs"  # only what is kept
     run = SweepRun(exhibit.load_sweep(), choice, nowhere, None, kept=folder)
-    return Report(exhibit, run.with_kept_version().with_kept_seeds())
+    return Report(exhibit, run.with_kept_seeds())

@@ -50,8 +50,6 @@ class Difference(NamedTuple):
     variance: VarianceComponents
     seeds: tuple[int, int]
     """Number of seeds on each side."""
-    permuted: bool
-    """Whether the p-value is that of the permutation."""
     of_seed: float
     """Variance that one seed of each side gives the difference; n seeds of each give 1/n of it."""
 
@@ -95,14 +93,14 @@ def mixed_effects_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
     of_seed = sum(_seed_variance(side)[0] * len(side) for side in (first, second))
     if seeds == (1, 1) and _is_binary(first) and _is_binary(second):
         exact = mcnemar_exact(first[0] == 1, second[0] == 1)
-        return Difference(exact.difference, exact.p_value, variance, seeds, permuted=False, of_seed=of_seed)
+        return Difference(exact.difference, exact.p_value, variance, seeds, of_seed)
     error = math.sqrt(max(variance.total, 1 / first.shape[1] ** 2))
     half = _quantile(variance.degrees_of_freedom) * error
     by_model = float(2 * scipy.stats.t.sf(abs(estimate) / error, variance.degrees_of_freedom))
     exact_p = permutation_p(first.mean(axis=1), second.mean(axis=1)) if min(seeds) > 1 else 0.0
     return Difference(
         Interval(estimate, estimate - half, estimate + half), max(by_model, exact_p), variance,
-        seeds, permuted=exact_p > by_model, of_seed=of_seed,
+        seeds, of_seed,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from ragen_agents.run_files.yaml_files import load_named
 from ragen_bench.config.game_names import short_names, text_id_of
-from ragen_bench.config.suites import Name, SamplingSettings, Split, StrictModel, Suite, Task
+from ragen_bench.config.suites import Name, SamplingSettings, Split, StrictModel, Suite, Task, at_least_one
 from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
 from ragen_envs.game.base import GameEnv
@@ -118,7 +118,7 @@ class Sweep(StrictModel):
             episodes: Levels at each point; None for the sweep's.
             level_seed: Seed of the levels that are drawn now.
         """
-        count = episodes or self.episodes
+        count = self.episodes if episodes is None else at_least_one("episodes", episodes)
         known = {text_id: name for name, text_id in short_names(text_ids()).items()}
         tasks: dict[str, Task] = {}
         for env in map(text_id_of, games or self.games):

@@ -12,6 +12,7 @@ from ragen_agents.starpo.memory.planning import Sizes, this_device
 from ragen_agents.starpo.memory.training_memory import COMPONENTS, GIB, PHASES, Device, MemoryPlan
 from ragen_agents.starpo.setup import check_shares, env_factory
 from ragen_bench.console.formats import Format, Grid, print_table
+from ragen_bench.console.tables import Table
 from ragen_envs.errors import RagenError
 
 _NAMES: Final = {
@@ -46,7 +47,7 @@ def print_memory_plan(config: TrainConfig, memory_gib: float | None, devices: in
     )
     refused = refusal(config, planner)
     notes = [*_lengths(config, sizes), *([] if refused else _micro_batches(config, fitted_config))]
-    print_table(data, memory_grid(plan), Format.TABLE, title, notes)
+    print_table(Table.of(data, {title: memory_grid(plan)}, notes), Format.TABLE)
     console = Console(markup=False, emoji=False, highlight=False)
     console.print(f"does not fit: {refused}" if refused else _verdict(plan))
     return refused is None

@@ -46,14 +46,11 @@ def matching(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[
 
 
 def check_archive(results: Iterable[TaskResult], tasks: Sequence[SweepTask], folder: Path) -> None:
-    """Check that no archived result of other settings is in the place of a task's result.
-
-    A result of an earlier suite version is in nobody's place: the task's result will replace it.
-    """
+    """Check that no archived result of other settings is in the place of a task's result."""
     wanted = {task.path: task for task in tasks}
     for result in results:
         task = wanted.get(result.task.path)
-        if task is None or result.task.suite_version < task.suite_version:
+        if task is None:
             continue
         differs = differences_of(result.task.settings, task.settings)
         if differs is not None:

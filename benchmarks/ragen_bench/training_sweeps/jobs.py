@@ -17,10 +17,11 @@ from ragen_bench.console.formats import duration
 from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.progress import TerminalBar
 from ragen_bench.evaluation.ray_cluster import RayJob, RayLauncher
+from ragen_bench.training_sweeps import TASK
 from ragen_bench.training_sweeps.results import RESULT, check_same, parse_task
 from ragen_bench.training_sweeps.state import TaskState, iterations_done
 from ragen_bench.training_sweeps.tasks import SweepTask
-from ragen_bench.training_sweeps.work import BUSY, TASK
+from ragen_bench.training_sweeps.work import BUSY
 
 LOG: Final = "log.txt"
 _TRIES: Final = 2

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from ragen_agents.run_files.yaml_files import bundled_names, load_named
 from ragen_agents.starpo import PRESETS
-from ragen_bench.config.suites import Name, Task, load_suite
+from ragen_bench.config.suites import Name, StrictModel, Task, load_suite
 
 ScaleName = Literal["laptop", "paper"]
 
@@ -21,11 +21,7 @@ _SET_ELSEWHERE: Final = {
 """Fields of the training config that a sweep sets itself, and from what."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class Cell(_Model):
+class Cell(StrictModel):
     """One setting that is compared with the others."""
 
     design: Literal["as published", "controlled"] = "as published"
@@ -50,7 +46,7 @@ class Cell(_Model):
     """Fields of a supervised run, which then takes the place of training with StarPO and its fields."""
 
 
-class ScaleSettings(_Model):
+class ScaleSettings(StrictModel):
     """Size of a sweep at a scale."""
 
     iterations: int = Field(ge=1)
@@ -73,7 +69,7 @@ class ScaleSettings(_Model):
     longer; of a whole supervised run for such a cell. What is missing was not measured."""
 
 
-class Sweep(_Model):
+class Sweep(StrictModel):
     """Cells that differ in one thing."""
 
     name: Name

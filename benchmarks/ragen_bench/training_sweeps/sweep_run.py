@@ -10,6 +10,7 @@ from typing import Final, Literal
 import pandas as pd
 
 from ragen_bench.console.formats import Cells, Grid, duration, grid_of
+from ragen_bench.console.tables import Table
 from ragen_bench.evaluation.ray_cluster import RayLauncher
 from ragen_bench.training_sweeps.archive import (
     archive_path,
@@ -23,7 +24,6 @@ from ragen_bench.training_sweeps.jobs import Launcher, Local, Pool, SweepView, a
 from ragen_bench.training_sweeps.state import Cost, TaskState, read_states
 from ragen_bench.training_sweeps.sweep_config import Sweep
 from ragen_bench.training_sweeps.tasks import CONTROLS_ROW, Choice, SweepTask, cells_of, plan
-from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 
 Backend = Literal["local", "ray"]
@@ -74,14 +74,6 @@ class SweepRun:
         if self.kept is not None:
             folder = self.archive(self.kept)
             check_archive(read_archive(folder), plan(self.sweep, self.choice), folder)
-
-    def with_kept_version(self) -> "SweepRun":
-        """Return the run of the newest suite version of which results are archived: its own, or any."""
-        if self.kept is None:
-            return self
-        own = self.archive(self.kept)
-        versions = {r.task.suite_version for r in read_archive(own) or read_archives(own.parent)}
-        return replace(self, choice=replace(self.choice, suite_version=max(versions, default=SUITE_VERSION)))
 
     def with_kept_seeds(self) -> "SweepRun":
         """Return the run with as many seeds as some cell has archived, or as it is where none are.
@@ -140,8 +132,8 @@ class SweepRun:
     def _local_workers(self) -> int:
         return self.workers or (available_cpus() if self.choice.scale == "laptop" else 1)
 
-    def cost(self) -> tuple[pd.DataFrame, list[str]]:
-        """Return a row for each game and cell with what is done and what is left, and notes.
+    def cost(self) -> Table:
+        """Return a row for each game and cell with what is done and what is left.
 
         Columns: ``game``, ``cell``, ``design``, ``tasks``, ``done``, ``begun``, ``iterations`` (of all
         tasks), ``iterations_done``, ``seconds_run`` and ``seconds_left`` (of one run, and of all that is
@@ -158,9 +150,9 @@ class SweepRun:
         left = [cost.left(state) for state in states]
         open_ = [s.task for s in states if s.result is None and s.task.steps]
         guessed = cost.scale == "paper" and any(cost.measured(task) is None for task in open_)
-        return pd.DataFrame(rows), _notes(
-            left, self._local_workers if self.backend == "local" else None, guessed
-        )
+        title = f"{self.sweep.name} {self.sweep.version}, {self.choice.name}, in {self.root}"
+        data, workers = pd.DataFrame(rows), self._local_workers if self.backend == "local" else None
+        return Table.of(data, {title: cost_grid(data)}, _notes(left, workers, guessed))
 
     def _row(self, game: str, cell: str, states: Sequence[TaskState], cost: Cost) -> dict[str, object]:
         left = [cost.left(state) for state in states]

@@ -117,8 +117,6 @@ class Choice:
     """Empty for those of the scale."""
     model: str | None = None
     """Instead of the scale's: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
-    suite_version: int = SUITE_VERSION
-    """Only the current one can be run; older ones may be stored."""
 
     @property
     def name(self) -> str:
@@ -195,9 +193,8 @@ def _first_task(sweep: Sweep, choice: Choice, game: str, name: str) -> SweepTask
     except RagenError as error:
         raise RagenError(f"sweep '{sweep.name}', cell '{name}': {error}") from error
     return SweepTask(
-        suite_version=choice.suite_version, sweep=sweep.name, version=sweep.version, scale=choice.name,
-        game=game, cell=name,
-        seed=train.seed, train=train, supervised=supervised, suite=suite,
+        sweep=sweep.name, version=sweep.version, scale=choice.name, game=game, cell=name, seed=train.seed,
+        train=train, supervised=supervised, suite=suite,
     )  # fmt: skip
 
 

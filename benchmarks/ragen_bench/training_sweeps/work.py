@@ -26,6 +26,7 @@ from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import InUseError, exclusive_lock
 from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.console.log_handler import logs_on_stderr
+from ragen_bench.training_sweeps import TASK, TEST
 from ragen_bench.training_sweeps.results import (
     TRAIN,
     Outcome,
@@ -40,9 +41,7 @@ from ragen_bench.training_sweeps.tasks import POLICY, SweepTask
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.sweeps")
-TASK: Final = "task.json"
 MODEL: Final = Path("model")
-TEST: Final = Path("test")
 BUSY: Final = 75
 """Exit code if another process is running the task."""
 TRAIN_ONLY: Final = "--train"

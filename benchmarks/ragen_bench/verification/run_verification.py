@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, MatchRecord
-from ragen_bench.config.run_config import AnyConfig, EditedFileError, MatchConfig, load_config
+from ragen_bench.config.run_config import AnyConfig, EditedFileError, MatchConfig, Units, load_config
 from ragen_bench.config.suites import check_suite
 from ragen_bench.evaluation.match_player import count_seats
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement
@@ -41,6 +41,8 @@ class Verified(NamedTuple):
     """Whether there were checksums."""
     unhashed: int
     """Episodes at the end that the checksums do not cover, as an interruption leaves them."""
+    units: Units = "episodes"
+    """Records of the run, which the counts are of."""
 
 
 Replay = Callable[[str, Sequence[Record[Any]], AnyConfig], Iterator[None]]
@@ -128,22 +130,7 @@ def verify_run(
     turns = sum(len(episode.turns) for episode in read.episodes)
     missing = len(expected) - len(read.records)
     hashed = checksums is not None
-    return Verified(len(read.records), turns, missing, read.torn, hashed, len(bare))
-
-
-def verify_checksums(folder: Path) -> None:
-    """Compare the record of a run that is not being played with its checksums; nothing is replayed.
-
-    Raises:
-        MismatchError: A line differs from its hash, or lines are missing.
-        RagenError: The run cannot be read.
-    """
-    path, checksums = folder / EPISODES, read_checksums(folder)
-    if checksums is None:
-        return
-    records = read_episodes(folder, load_config(folder)).records
-    _check_hashes(folder, records, checksums)
-    _check_bare(path, records[len(checksums) :])
+    return Verified(len(read.records), turns, missing, read.torn, hashed, len(bare), config.units)
 
 
 def _check_keys(path: Path, records: Sequence[Record[Any]], expected: Collection[object]) -> None:

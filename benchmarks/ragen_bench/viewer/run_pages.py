@@ -30,7 +30,7 @@ from ragen_envs.errors import RagenError
 def _unfinished(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         which = f"{run.folder}: " if len(runs) > 1 else ""
-        for note in incomplete(run.missing, len(run.config.keys), run.torn):
+        for note in incomplete(run.config, run.missing, run.torn):
             yield f"{which}{note}"
 
 
