@@ -1,5 +1,6 @@
 """Training runs through their public faces: the trainer, the command, the run directory."""
 
+import json
 import math
 import os
 import random
@@ -27,8 +28,10 @@ from training_runs import (  # noqa: E402
 )
 
 from ragen_agents.engines import EngineError  # noqa: E402
+from ragen_agents.model_files.source import weights_digest  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import PRESETS, Callback, merged  # noqa: E402
+from ragen_agents.starpo.run import checkpoint  # noqa: E402
 from ragen_agents.starpo.run.diagnostics import measure_information  # noqa: E402
 from ragen_agents.starpo.run.errors import TrainingFailedError  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
@@ -403,8 +406,6 @@ def test_a_damaged_checkpoint_takes_the_place_of_no_sound_one(tiny, tmp_path):
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing(tiny, tmp_path, capsys, monkeypatch):
-    from ragen_agents.starpo.run import checkpoint
-
     run, whole = tmp_path / "run", tmp_path / "whole"
     assert main(command(tiny, whole, iterations=2)[3:]) == 0
     real = checkpoint.save_file
@@ -478,6 +479,23 @@ def test_what_was_trained_is_an_ordinary_model(tiny, tmp_path, capsys):
                  "--game", "Bandit", "--episodes", "4", "--out", str(tmp_path / "scored")]  # fmt: skip
     assert main(arguments) == 0
     assert "best" in capsys.readouterr().out
+
+
+def test_a_model_is_known_by_its_weights_alone(tiny, tmp_path):
+    """What differs between bit-identical runs, such as the size of their metrics, is not part of it."""
+    one = trainer(tmp_path / "run", {"model": str(tiny)})
+    for size in (1, 2):
+        checkpoint.save(
+            tmp_path / str(size), one.learner, one.codec.tokenizer, checkpoint.Progress(metrics_size=size),
+            model_only=True,
+        )  # fmt: skip
+    assert weights_digest(tmp_path / "1") == weights_digest(tmp_path / "2")
+
+
+def test_the_packages_of_training_are_recorded(tiny, tmp_path):
+    assert main(command(tiny, tmp_path / "run", "evaluation.every=0", iterations=1)[3:]) == 0
+    packages = json.loads((tmp_path / "run" / "environment.json").read_text())["packages"]
+    assert {"accelerate", "peft"} <= packages.keys()
 
 
 def test_information_is_about_different_prompts(tiny, tmp_path):

@@ -79,7 +79,7 @@ def _end_with_standard_input() -> None:
 def _do(task: SweepTask) -> None:
     if read_result(Path(), task) is not None:
         return  # another command has done it meanwhile
-    from ragen_agents.run_files.records import describe_provenance, read_metrics
+    from ragen_agents.run_files.records import TRAINING, describe_provenance, read_metrics
     from ragen_bench.config.agents import weights_of
 
     agents, ended = task.agents, None
@@ -103,7 +103,7 @@ def _do(task: SweepTask) -> None:
         ended=ended,
         weights=weights_of(agents[POLICY]) if task.seed is not None else task.train.weights,
         seconds={"train": trained - started, "test": tested - trained},
-        made_with=describe_provenance(),
+        made_with=describe_provenance(packages=TRAINING),
     )
     write_result(Path(), result)
     for rest in (TRAIN / "checkpoints", TRAIN / "best"):

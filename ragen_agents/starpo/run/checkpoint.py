@@ -70,7 +70,8 @@ def save(
         learner: Holds what is saved.
         tokenizer: Saved beside the model.
         progress: Where the run is.
-        model_only: Leave out the optimizers, the critic and adapters: nothing is resumed from the folder.
+        model_only: Leave out all but the model: nothing is resumed from the folder, and its files, by which
+            an agent is known, depend on the weights only.
 
     Raises:
         RagenError: It cannot be written, for example because the disk is full; raised in every process.
@@ -99,9 +100,9 @@ def _write(
         save_tokenizer(tokenizer, work)
         if tensors is not None:
             save_file(tensors, work / TENSORS)
-        (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-        hashes = {path.name: sha256_of(path) for path in sorted(work.iterdir())}
-        (work / HASHES).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
+            (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+            hashes = {path.name: sha256_of(path) for path in sorted(work.iterdir())}
+            (work / HASHES).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
         for path in (*work.iterdir(), work):
             _flush(path)
         _put_in_place(work, folder)
