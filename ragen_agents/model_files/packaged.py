@@ -40,14 +40,14 @@ class Wheel:
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """A GGUF file in one wheel or cut into several, all known by their hashes."""
+    """A GGUF file in one wheel or cut into several, each of which is checked by its hash."""
 
     wheels: tuple[Wheel, ...]
     """Wheels in the order of the parts."""
     file: str
     """Name of the GGUF file."""
     sha256: str
-    """Hash of the GGUF file."""
+    """Hash of the GGUF file, which names its folder in the cache; the hashes of the wheels imply it."""
     license: str
     terms: str | None = None
     """Address of terms that a user has to accept."""
