@@ -46,6 +46,8 @@ TEST: Final = Path("test")
 BUSY: Final = 75
 """Exit code if another process is running the task."""
 TRAIN_ONLY: Final = "--train"
+_HASHES: Final = "hashes.json"
+"""File in checkpoints of earlier versions."""
 
 
 def main(folder: Path, train_only: bool = False) -> int:
@@ -152,14 +154,14 @@ def _starpo(task: SweepTask) -> str | None:
 
 def _export() -> None:
     """Copy the last weights, without what only training needs. The copy is atomic."""
-    from ragen_agents.starpo.run.checkpoint import HASHES, STATE, TENSORS, latest
+    from ragen_agents.starpo.run.checkpoint import STATE, TENSORS, latest
     from ragen_agents.starpo.run.run_state import CHECKPOINTS
 
     last = latest(TRAIN / CHECKPOINTS)
     assert last is not None  # however a run ends, it saves its state
     work = MODEL.with_suffix(".writing")
     shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(last, work, ignore=shutil.ignore_patterns(STATE, TENSORS, HASHES))
+    shutil.copytree(last, work, ignore=shutil.ignore_patterns(STATE, TENSORS, _HASHES))
     work.rename(MODEL)
 
 

@@ -19,7 +19,6 @@ from transformers import AutoModelForCausalLM
 from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.engines.weights import named_weights
 from ragen_agents.model_files.folders import save_tokenizer
-from ragen_agents.run_files.files import sha256_of
 from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.adapters import has_adapters
 from ragen_agents.starpo.update.learner import Learner
@@ -28,8 +27,6 @@ from ragen_envs.errors import RagenError, first_line
 
 STATE: Final = "trainer.json"
 TENSORS: Final = "trainer.safetensors"
-HASHES: Final = "hashes.json"
-"""SHA-256 of every other file of a checkpoint; those of earlier versions have none."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +98,6 @@ def _write(
         if tensors is not None:
             save_file(tensors, work / TENSORS)
             (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-            hashes = {path.name: sha256_of(path) for path in sorted(work.iterdir())}
-            (work / HASHES).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
         for path in (*work.iterdir(), work):
             _flush(path)
         _put_in_place(work, folder)
@@ -163,7 +158,10 @@ def load(folder: Path, learner: Learner) -> Progress:
     ) as error:  # fmt: skip
         if is_out_of_memory(error):
             raise
-        raise RagenError(f"'{folder}' is not a checkpoint of this run: {first_line(error)}") from error
+        raise RagenError(
+            f"the checkpoint '{folder}' cannot be loaded: {first_line(error)}; remove it, and the same "
+            "command resumes from the one before it"
+        ) from error
     return progress
 
 
@@ -183,38 +181,25 @@ def _numbered(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[0-9]*") if path.name.isdecimal())
 
 
-def damaged_file(checkpoint: Path) -> str | None:
-    """Return the name of a file that differs from its hash, or None if all are as they were written."""
-    hashes = checkpoint / HASHES
-    try:
-        expected = json.loads(hashes.read_text(encoding="utf-8")) if hashes.exists() else {}
-        return next((n for n, digest in expected.items() if sha256_of(checkpoint / n) != digest), None)
-    except (OSError, ValueError, AttributeError):
-        return HASHES
-
-
 def path_of(folder: Path, iteration: int) -> Path:
     """Return the path of an iteration's checkpoint in a run's ``checkpoints`` folder."""
     return folder / f"{iteration:06d}"
 
 
-def prune(folder: Path, keep: int, healthy: int | None, last: int) -> None:
+def prune(folder: Path, keep: int, healthy: int | None) -> None:
     """Remove all but the last checkpoints and the last healthy one, and what a killed run left.
 
     Args:
         folder: The run's ``checkpoints`` folder.
         keep: How many of the last ones stay.
         healthy: Iterations of the last healthy one.
-        last: Iterations of the one that was just written. Later ones are damaged: a run resumes from the
-            last one that is not.
     """
     spared = None if healthy is None else path_of(folder, healthy)
     for path in [*folder.glob("*.writing"), *folder.glob("*.old")]:
         shutil.rmtree(path, ignore_errors=True)
     numbered = _numbered(folder)
-    kept = [path for path in numbered if int(path.name) <= last][-keep:]
-    for path in numbered:
-        if path not in (*kept, spared):
+    for path in numbered[:-keep]:
+        if path != spared:
             shutil.rmtree(path, ignore_errors=True)
 
 
