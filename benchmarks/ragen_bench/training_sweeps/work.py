@@ -23,7 +23,7 @@ from typing import Final
 from ragen_agents.allocator import keep_freed_memory
 from ragen_agents.policies import CONTROLS, VLLM
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.files import InUseError, exclusive_lock
+from ragen_agents.run_files.files import InUseError, exclusive_lock, new_folder
 from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.console.log_handler import logs_on_stderr
 from ragen_bench.training_sweeps.results import (
@@ -159,10 +159,9 @@ def _export() -> None:
 
     last = latest(TRAIN / CHECKPOINTS)
     assert last is not None  # however a run ends, it saves its state
-    work = MODEL.with_suffix(".writing")
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(last, work, ignore=shutil.ignore_patterns(STATE, TENSORS, _HASHES))
-    work.rename(MODEL)
+    with new_folder(MODEL) as work:
+        only_training = shutil.ignore_patterns(STATE, TENSORS, _HASHES)
+        shutil.copytree(last, work, ignore=only_training, dirs_exist_ok=True)
 
 
 def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcome]]:

@@ -4,7 +4,6 @@ Random numbers need no state: every draw of a run derives from its seed and the 
 """
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from transformers import AutoModelForCausalLM
 from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.engines.weights import named_weights
 from ragen_agents.model_files.folders import save_tokenizer
+from ragen_agents.run_files.files import new_folder, remove_unfinished
 from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.adapters import has_adapters
 from ragen_agents.starpo.update.learner import Learner
@@ -89,20 +89,14 @@ def _write(
     folder: Path, policy: Any, tokenizer: Any, tensors: dict[str, Tensor] | None,
     state: dict[str, Any],
 ) -> None:  # fmt: skip
-    work = folder.with_name(folder.name + ".writing")
     try:
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        _save_model(policy, work)
-        save_tokenizer(tokenizer, work)
-        if tensors is not None:
-            save_file(tensors, work / TENSORS)
-            (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-        for path in (*work.iterdir(), work):
-            _flush(path)
-        _put_in_place(work, folder)
+        with new_folder(folder) as work:
+            _save_model(policy, work)
+            save_tokenizer(tokenizer, work)
+            if tensors is not None:
+                save_file(tensors, work / TENSORS)
+                (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(work, ignore_errors=True)
         raise RagenError(
             f"the checkpoint '{folder}' cannot be written: {first_line(error)}; earlier ones are kept, and "
             "the same command resumes the run"
@@ -120,16 +114,6 @@ def _save_model(policy: Any, folder: Path) -> None:
         head = base.get_output_embeddings()
         merged.pop(next(n for n, module in base.named_modules() if module is head) + ".weight")
     base.save_pretrained(folder, state_dict=merged)
-
-
-def _put_in_place(work: Path, folder: Path) -> None:
-    old = folder.with_name(folder.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    work.rename(folder)
-    _flush(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def load(folder: Path, learner: Learner) -> Progress:
@@ -195,8 +179,7 @@ def prune(folder: Path, keep: int, healthy: int | None) -> None:
         healthy: Iterations of the last healthy one.
     """
     spared = None if healthy is None else path_of(folder, healthy)
-    for path in [*folder.glob("*.writing"), *folder.glob("*.old")]:
-        shutil.rmtree(path, ignore_errors=True)
+    remove_unfinished(folder)
     numbered = _numbered(folder)
     for path in numbered[:-keep]:
         if path != spared:
@@ -240,11 +223,3 @@ def _load_optimizer(optimizer: Any, tensors: dict[str, Tensor]) -> None:
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     start = prefix + "."
     return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ragen_agents.run_files.files import remove_unfinished
 from ragen_agents.run_files.records import ITERATION, METRICS, read_metrics
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.processes import from_all
@@ -143,6 +144,7 @@ class RunState:
         self._saved = self.progress
         if self.learner.accelerator.is_main_process:
             at = self.progress
+            remove_unfinished(self.run_dir)
             checkpoint.prune(self.checkpoints, self.config.save_total_limit, at.healthy)
 
     def act_on(self, signs: Container[Sign]) -> Action:
