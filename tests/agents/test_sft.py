@@ -329,11 +329,11 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_model_is_loaded(t
 
 def test_a_folder_that_another_command_writes_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("ragen_agents.starpo.update.models.load_model", not_reached)
-    work = tmp_path / "model.writing"
+    work = tmp_path / ".model.writing"
     work.mkdir()
     with exclusive_lock(work / ".lock"):
         assert main(["sft", "bandit", *QUICK, "--out", str(tmp_path / "model")]) == 2
-        assert "is in use by another command" in capsys.readouterr().err
+        assert f"'{tmp_path / 'model'}' is in use by another command" in capsys.readouterr().err
         assert work.exists()
 
 

@@ -1,5 +1,6 @@
 """Training runs through their public faces: the trainer, the command, the run directory."""
 
+import json
 import math
 import os
 import random
@@ -27,8 +28,10 @@ from training_runs import (  # noqa: E402
 )
 
 from ragen_agents.engines import EngineError  # noqa: E402
+from ragen_agents.model_files.source import weights_digest  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
-from ragen_agents.starpo import PRESETS, Callback, merged  # noqa: E402
+from ragen_agents.starpo import PRESETS, merged  # noqa: E402
+from ragen_agents.starpo.run import checkpoint  # noqa: E402
 from ragen_agents.starpo.run.diagnostics import measure_information  # noqa: E402
 from ragen_agents.starpo.run.errors import TrainingFailedError  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
@@ -341,31 +344,31 @@ def test_ctrl_c_saves_and_goes_on_as_never_stopped(sent, six, tiny, tmp_path):
     assert lines(cut) == lines(six)
 
 
-@pytest.mark.parametrize(
-    ("harm", "name"), [("flipped", "model.safetensors"), ("cut off", "trainer.safetensors")]
-)
-def test_a_damaged_checkpoint_is_passed_over(harm, name, tiny, tmp_path, capsys):
+@pytest.mark.parametrize("name", ["model.safetensors", "trainer.safetensors", "trainer.json"])
+def test_a_checkpoint_that_cannot_be_loaded_is_named_and_can_be_removed(name, tiny, tmp_path, capsys):
     run, whole = tmp_path / "run", tmp_path / "whole"
     assert main(command(tiny, whole, iterations=3)[3:]) == 0
     assert main(command(tiny, run, iterations=2)[3:]) == 0
-    file = run / "checkpoints" / "000002" / name
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content if harm == "flipped" else content[:-100])
+    damaged = run / "checkpoints" / "000002"
+    content = (damaged / name).read_bytes()
+    (damaged / name).write_bytes(content[: len(content) // 2])
     capsys.readouterr()
+    assert main(command(tiny, run, iterations=3)[3:]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith(f"error: the checkpoint '{damaged}' cannot be loaded: ")
+    assert said.endswith("remove it, and the same command resumes from the one before it")
+    shutil.rmtree(damaged)
     assert main(command(tiny, run, iterations=3)[3:]) == 0
-    assert f"000002' is damaged ({name} does not match its hash)" in capsys.readouterr().err
     assert lines(run) == lines(whole)
     assert_equal_weights(run / "checkpoints" / "000003", whole / "checkpoints" / "000003")
 
 
-def test_a_run_without_a_sound_checkpoint_says_so(tiny, tmp_path, capsys):
+def test_a_checkpoint_with_the_hashes_of_earlier_versions_is_resumed(tiny, tmp_path):
     run = tmp_path / "run"
     assert main(command(tiny, run, iterations=1)[3:]) == 0
-    for file in (run / "checkpoints").glob("*/trainer.json"):
-        file.write_text("{}")
-    assert main(command(tiny, run, iterations=2)[3:]) == 2
-    assert "every checkpoint in" in capsys.readouterr().err
+    (run / "checkpoints" / "000001" / "hashes.json").write_text('{"model.safetensors": "a hash"}')
+    assert main(command(tiny, run, iterations=2)[3:]) == 0
+    assert [line["iteration"] for line in lines(run)] == [0, 1, 2]
 
 
 def test_a_run_whose_checkpoints_were_removed_keeps_its_metrics(tiny, tmp_path, capsys):
@@ -388,30 +391,14 @@ def test_a_copy_of_a_checkpoint_is_left_alone(tiny, tmp_path):
     assert names == ["000002-copy", "000004", "000005"]
 
 
-def test_a_damaged_checkpoint_takes_the_place_of_no_sound_one(tiny, tmp_path):
-    run = tmp_path / "run"
-
-    class Stop(Callback):
-        def on_iteration_end(self, trainer, iteration, metrics):
-            trainer.stop()
-
-    layer = {"model": str(tiny), "save_every": 2, "save_total_limit": 2, "iterations": 4}
-    trainer(run, layer).run()
-    (run / "checkpoints" / "000004" / "model.safetensors").write_bytes(b"")
-    trainer(run, layer, callbacks=[Stop()]).run()
-    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["000002", "000003"]
-
-
 def test_a_full_disk_is_one_line_and_loses_nothing(tiny, tmp_path, capsys, monkeypatch):
-    from ragen_agents.starpo.run import checkpoint
-
     run, whole = tmp_path / "run", tmp_path / "whole"
     assert main(command(tiny, whole, iterations=2)[3:]) == 0
     real = checkpoint.save_file
 
     def full(tensors, path):
         real(tensors, path)
-        if path.parent.name == "000002.writing":
+        if path.parent.parent.name == ".000002.writing":
             raise checkpoint.SafetensorError("I/O error: No space left on device (os error 28)")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
@@ -478,6 +465,23 @@ def test_what_was_trained_is_an_ordinary_model(tiny, tmp_path, capsys):
                  "--game", "Bandit", "--episodes", "4", "--out", str(tmp_path / "scored")]  # fmt: skip
     assert main(arguments) == 0
     assert "best" in capsys.readouterr().out
+
+
+def test_a_model_is_known_by_its_weights_alone(tiny, tmp_path):
+    """What differs between bit-identical runs, such as the size of their metrics, is not part of it."""
+    one = trainer(tmp_path / "run", {"model": str(tiny)})
+    for size in (1, 2):
+        checkpoint.save(
+            tmp_path / str(size), one.learner, one.codec.tokenizer, checkpoint.Progress(metrics_size=size),
+            model_only=True,
+        )  # fmt: skip
+    assert weights_digest(tmp_path / "1") == weights_digest(tmp_path / "2")
+
+
+def test_the_packages_of_training_are_recorded(tiny, tmp_path):
+    assert main(command(tiny, tmp_path / "run", "evaluation.every=0", iterations=1)[3:]) == 0
+    packages = json.loads((tmp_path / "run" / "environment.json").read_text())["packages"]
+    assert {"accelerate", "peft"} <= packages.keys()
 
 
 def test_information_is_about_different_prompts(tiny, tmp_path):

@@ -116,7 +116,7 @@ def test_a_damaged_file_is_one_line(name, tiny, tmp_path, capsys):
     assert main(command(model, out, iterations=2)[3:]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said.startswith("error: ")
-    assert "checkpoints' is damaged; remove the run directory to start over" in said
+    assert f"the checkpoint '{damaged.parent}' cannot be loaded" in said
 
 
 @pytest.mark.parametrize(("line", "words"), [(b"\xff\xfe", "cannot be read"), (b"[1]", "is corrupt")])

@@ -200,7 +200,7 @@ real = checkpoint.save_file
 
 def full(tensors, path):
     real(tensors, path)
-    if path.parent.name == "000002.writing":
+    if path.parent.parent.name == ".000002.writing":
         raise OSError(28, "No space left on device")
 
 if os.environ["RANK"] == "0":

@@ -213,14 +213,14 @@ def test_a_failure_is_one_line_and_saves_the_state(what, doing, tiny, tmp_path):
     said = str(failure.value)
     assert "\n" not in said
     assert f"vLLM failed when {doing}: CUDA out of memory" in said
-    assert "lower vllm.cache_gib or vllm.max_model_len, or update.max_tokens_per_micro_batch" in said
+    assert "; use a smaller model" in said
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 
 def test_waking_that_fails_is_one_line(vllm, engine):
     engine.release()
     vllm.fails["wake_up"] = RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be")
-    with pytest.raises(EngineError, match="failed when waking up: CUDA error: out of memory; lower"):
+    with pytest.raises(EngineError, match="failed when waking up: CUDA error: out of memory; use"):
         answers(engine)
 
 
@@ -237,10 +237,11 @@ def test_an_update_that_fills_the_device_is_one_line(tiny, tmp_path):
 
 def test_a_start_that_fails_is_one_line(monkeypatch, tiny, tmp_path, capsys):
     def load(source, settings):
-        raise RagenError(f"vLLM could not load it: {vllm_local._explained(FULL)}")
+        raise RagenError(f"vLLM could not load it: {vllm_local._explained(FULL, settings.advice)}")
 
     monkeypatch.setattr(vllm_local, "load_local", load)
     out = tmp_path / "run"
     assert main(["train", "bandit", "engine=vllm", f"model={tiny}", "--out", str(out)]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert "lower vllm.cache_gib" in said
+    assert "update.max_tokens_per_micro_batch" in said

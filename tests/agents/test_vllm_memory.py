@@ -15,6 +15,7 @@ from ragen_agents.engines.vllm.api import OWN_ARGUMENTS  # noqa: E402
 from ragen_agents.engines.vllm.memory import (  # noqa: E402
     GIB,
     MARGIN,
+    MORE_MEMORY,
     MemoryNeeds,
     cache_on_host,
     needs_of,
@@ -62,13 +63,9 @@ def test_settings_are_kept():
 @pytest.mark.parametrize(
     ("free", "settings", "words"),
     [
-        (8 * GIB, {}, ["lower vllm.cache_gib, vllm.max_model_len or rollout.max_tokens"]),
-        (50 * GIB, {"cache_gib": 60.0}, ["vllm.cache_gib is 60", "43.50 GiB are left", "lower it"]),
-        (
-            50 * GIB,
-            {"cache_gib": 0.5},
-            ["vllm.cache_gib is 0.5: raise it, or lower vllm.max_model_len"],
-        ),
+        (8 * GIB, {}, ["0.00 GiB are free for it", "use a smaller model", "name it openai:MODEL"]),
+        (50 * GIB, {"cache_gib": 60.0}, ["cache_gib is 60", "43.50 GiB are left", "lower it"]),
+        (50 * GIB, {"cache_gib": 0.5}, ["needs a cache of 1.00 GiB", "cache_gib is 0.5; raise it"]),
         (50 * GIB, {"utilization": 0.9}, ["vllm.gpu_memory_utilization is 0.9", "only 50.00 GiB"]),
     ],
 )
@@ -77,6 +74,7 @@ def test_what_cannot_fit_is_refused(free, settings, words):
         share_of_device(free, TOTAL, NEEDS, **settings)
     for word in words:
         assert word in str(refusal.value)
+    assert "rollout." not in str(refusal.value)  # a benchmark has no such setting
 
 
 def test_a_conversation_needs_less_than_the_native_context():
@@ -101,12 +99,14 @@ def test_on_a_cpu_half_is_left_to_others():
     assert cache_on_host(GIB, NEEDS, 0.25) == GIB // 4
 
 
-def asked_for(monkeypatch, settings):
+def asked_for(monkeypatch, settings, error=None):
     """What vLLM's constructor is called with on a GPU of 24 GiB, of which the trainer holds 10."""
     asked = []
 
     def start(**arguments):
         asked.append(arguments)
+        if error is not None:
+            raise error
         return SimpleNamespace(llm_engine=None)
 
     pretend_vllm(monkeypatch)
@@ -134,6 +134,15 @@ def test_settings_of_memory_reach_vllm(monkeypatch):
     asked = asked_for(monkeypatch, given)
     assert asked["kv_cache_memory_bytes"] == 2 * GIB
     assert asked["gpu_memory_utilization"] == 0.3
+
+
+def test_a_benchmark_is_told_of_what_it_can_change(monkeypatch):
+    with pytest.raises(RagenError) as failure:
+        asked_for(
+            monkeypatch, vllm_local.LocalSettings(700, 128), torch.OutOfMemoryError("CUDA out of memory")
+        )
+    assert str(failure.value).endswith(f"CUDA out of memory; {MORE_MEMORY}")
+    assert not any(setting in MORE_MEMORY for setting in ("vllm.", "rollout.", "update.", "engine="))
 
 
 def test_more_arguments_reach_vllm_and_replace_defaults(monkeypatch):

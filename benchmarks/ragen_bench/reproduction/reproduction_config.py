@@ -6,7 +6,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
+from ragen_agents.run_files.yaml_files import load_yaml, validate
+from ragen_bench.config.bundled import bundled_names
 from ragen_bench.config.suites import Name, StrictModel
 from ragen_bench.training_sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.errors import RagenError

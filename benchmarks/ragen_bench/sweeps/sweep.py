@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field, JsonValue, model_validator
 
-from ragen_agents.run_files.yaml_files import load_named
+from ragen_bench.config.bundled import load_named
 from ragen_bench.config.game_names import short_names, text_id_of
 from ragen_bench.config.suites import Name, SamplingSettings, Split, StrictModel, Suite, Task, at_least_one
 from ragen_envs.conversation import make

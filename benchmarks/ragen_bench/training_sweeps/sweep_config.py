@@ -6,8 +6,8 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from ragen_agents.run_files.yaml_files import bundled_names, load_named
 from ragen_agents.starpo import PRESETS
+from ragen_bench.config.bundled import bundled_names, load_named
 from ragen_bench.config.suites import Name, StrictModel, Task, load_suite
 
 ScaleName = Literal["laptop", "paper"]

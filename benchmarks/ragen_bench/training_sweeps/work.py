@@ -23,7 +23,7 @@ from typing import Final
 from ragen_agents.allocator import keep_freed_memory
 from ragen_agents.policies import CONTROLS, VLLM
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.files import InUseError, exclusive_lock
+from ragen_agents.run_files.files import InUseError, exclusive_lock, new_folder
 from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.console.log_handler import logs_on_stderr
 from ragen_bench.training_sweeps import TASK, TEST
@@ -45,6 +45,8 @@ MODEL: Final = Path("model")
 BUSY: Final = 75
 """Exit code if another process is running the task."""
 TRAIN_ONLY: Final = "--train"
+_HASHES: Final = "hashes.json"
+"""File in checkpoints of earlier versions."""
 
 
 def main(folder: Path, train_only: bool = False) -> int:
@@ -78,7 +80,7 @@ def _end_with_standard_input() -> None:
 def _do(task: SweepTask) -> None:
     if read_result(Path(), task) is not None:
         return  # another command has done it meanwhile
-    from ragen_agents.run_files.records import describe_provenance, read_metrics
+    from ragen_agents.run_files.records import TRAINING, describe_provenance, read_metrics
     from ragen_bench.config.agents import weights_of
 
     agents, ended = task.agents, None
@@ -102,7 +104,7 @@ def _do(task: SweepTask) -> None:
         ended=ended,
         weights=weights_of(agents[POLICY]) if task.seed is not None else task.train.weights,
         seconds={"train": trained - started, "test": tested - trained},
-        made_with=describe_provenance(),
+        made_with=describe_provenance(packages=TRAINING),
     )
     write_result(Path(), result)
     for rest in (TRAIN / "checkpoints", TRAIN / "best"):
@@ -151,15 +153,14 @@ def _starpo(task: SweepTask) -> str | None:
 
 def _export() -> None:
     """Copy the last weights, without what only training needs. The copy is atomic."""
-    from ragen_agents.starpo.run.checkpoint import HASHES, STATE, TENSORS, latest
+    from ragen_agents.starpo.run.checkpoint import STATE, TENSORS, latest
     from ragen_agents.starpo.run.run_state import CHECKPOINTS
 
     last = latest(TRAIN / CHECKPOINTS)
     assert last is not None  # however a run ends, it saves its state
-    work = MODEL.with_suffix(".writing")
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(last, work, ignore=shutil.ignore_patterns(STATE, TENSORS, HASHES))
-    work.rename(MODEL)
+    with new_folder(MODEL) as work:
+        only_training = shutil.ignore_patterns(STATE, TENSORS, _HASHES)
+        shutil.copytree(last, work, ignore=only_training, dirs_exist_ok=True)
 
 
 def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcome]]:

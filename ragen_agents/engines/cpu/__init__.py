@@ -1,1 +1,1 @@
-"""Generation with transformers models, made fast for small models on CPUs."""
+"""Passes of transformers models: generation, fast for small models on CPUs, and training on token trees."""

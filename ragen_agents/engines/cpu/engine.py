@@ -1,9 +1,10 @@
 """Rollouts by a transformers model in this process: requests of one temperature in lock-step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ragen_agents.engines.base import Completion, TokenRequest
 from ragen_agents.engines.cpu.decoding import Decoder
@@ -22,14 +23,15 @@ class TransformersEngine:
         pad: Any token id.
         max_tokens: Maximum number of tokens per reply.
         precision: Arithmetic of the passes (autocast), by default that of the weights.
+        ends_with_stop: See `Decoder`.
     """
 
     def __init__(
         self, model: Any, stop_token_ids: frozenset[int], pad: int, max_tokens: int,
-        precision: torch.dtype | None = None,
+        precision: torch.dtype | None = None, ends_with_stop: Callable[[Tensor], Tensor] | None = None,
     ) -> None:  # fmt: skip
         self.version = 0
-        self._precision = precision
+        self._precision, self._ends_with_stop = precision, ends_with_stop
         self._decoders: dict[float, Decoder] = {}
         self._model = model
         self._stop_token_ids, self._pad, self._max_tokens = stop_token_ids, pad, max_tokens
@@ -53,7 +55,7 @@ class TransformersEngine:
             temperature,
             Decoder(
                 self._model, self._stop_token_ids, self._pad, temperature, self._max_tokens,
-                self._precision,
+                self._precision, ends_with_stop=self._ends_with_stop,
             ),
         )  # fmt: skip
         prompts, seeds = [request.ids for request in requests], [r.seed for r in requests]

@@ -19,6 +19,7 @@ from ragen_agents.engines.base import EngineError
 from ragen_agents.engines.vllm.api import SCORING, Finished, check_version, label_of
 from ragen_agents.engines.vllm.memory import (
     BATCHED_TOKENS,
+    MORE_MEMORY,
     cache_on_host,
     device_memory,
     needs_of,
@@ -44,10 +45,6 @@ _LACKS_MEMORY: Final = (
     "out of memory", "free memory on device", "available memory for the cache blocks",
     "available kv cache memory",
 )  # fmt: skip
-_LOWER: Final = (
-    "lower vllm.cache_gib or vllm.max_model_len, or update.max_tokens_per_micro_batch if the trainer takes "
-    "the memory"
-)
 
 
 @dataclass(frozen=True)
@@ -71,13 +68,16 @@ class LocalSettings:
     """Whether others need the device's memory between requests."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of vLLM's engine; see `engines.vllm.api.check_extra`."""
+    advice: str = MORE_MEMORY
+    """What to change where memory is not enough."""
 
 
 class LocalModel:
     """A model in vLLM's engine, in this process; see `load_local`."""
 
-    def __init__(self, engine: Any, precision: str, can_sleep: bool) -> None:
+    def __init__(self, engine: Any, precision: str, can_sleep: bool, advice: str = MORE_MEMORY) -> None:
         self.precision = precision
+        self._advice = advice
         self._engine, self._can_sleep = engine, can_sleep
         self._state: Literal["awake", "asleep", "empty"] = "awake"
         self._sent: tuple[str, Sums] | None = None
@@ -99,12 +99,12 @@ class LocalModel:
 
         self._wake()
         params = SamplingParams(**fields, output_kind=RequestOutputKind.FINAL_ONLY)
-        with _one_line_errors("taking a request"):
+        with self._one_line_errors("taking a request"):
             self._engine.add_request(name, {"prompt_token_ids": list(ids)}, params)
 
     def step(self) -> dict[str, Finished]:
         """Sample one token on each row and return the replies that this finished, by name."""
-        with _one_line_errors("generating"):
+        with self._one_line_errors("generating"):
             outputs = self._engine.step()
         return {output.request_id: _finished(output) for output in outputs if output.finished}
 
@@ -118,7 +118,7 @@ class LocalModel:
         self._wake()
         params = SamplingParams(**SCORING)
         finished: list[Any] = []
-        with _one_line_errors("scoring"):
+        with self._one_line_errors("scoring"):
             self._engine.add_request("score", {"prompt_token_ids": list(ids)}, params)
             while not finished:
                 finished = [output for output in self._engine.step() if output.finished]
@@ -136,7 +136,7 @@ class LocalModel:
         if self._state == "asleep":
             self._wake()
         sent: Sums = {}
-        with _one_line_errors("taking over weights"):
+        with self._one_line_errors("taking over weights"):
             if self._state == "empty":
                 torch.cuda.empty_cache()  # PyTorch keeps the memory of the update's activations
                 self._engine.wake_up(["weights"])
@@ -160,23 +160,33 @@ class LocalModel:
         """Leave the device's memory to others, where it can."""
         if not self._can_sleep or self._state != "awake":
             return
-        with _one_line_errors("going to sleep"):
+        with self._one_line_errors("going to sleep"):
             self._engine.sleep(level=1 if keep_weights else 2)
         self._state = "asleep" if keep_weights else "empty"
 
     def close(self) -> None:
         """End the engine and free its memory."""
-        with _one_line_errors("closing"):
+        with self._one_line_errors("closing"):
             self._engine.engine_core.shutdown()
 
     def _wake(self) -> None:
         if self._state == "empty":
             raise EngineError("vLLM has dropped its weights; sync before the next request")
         if self._state == "asleep":
-            with _one_line_errors("waking up"):
+            with self._one_line_errors("waking up"):
                 torch.cuda.empty_cache()
                 self._engine.wake_up()
             self._state = "awake"
+
+    @contextmanager
+    def _one_line_errors(self, doing: str) -> Iterator[None]:
+        """Turn an exception of vLLM into an `EngineError` of one line."""
+        try:
+            yield
+        except RagenError:
+            raise
+        except Exception as error:
+            raise EngineError(f"vLLM failed when {doing}: {_explained(error, self._advice)}") from error
 
 
 def load_local(source: str | Path, settings: LocalSettings) -> LocalModel:
@@ -201,8 +211,8 @@ def load_local(source: str | Path, settings: LocalSettings) -> LocalModel:
     except RagenError:
         raise
     except Exception as error:
-        raise RagenError(f"vLLM could not load '{source}': {_explained(error)}") from error
-    return LocalModel(engine, precision, settings.sleeps and not on_cpu)
+        raise RagenError(f"vLLM could not load '{source}': {_explained(error, settings.advice)}") from error
+    return LocalModel(engine, precision, settings.sleeps and not on_cpu, settings.advice)
 
 
 def _of_device(
@@ -225,7 +235,7 @@ def _of_device(
     free, total = device_memory()
     share = share_of_device(
         free, total, needs, cache_gib=settings.cache_gib,
-        utilization=settings.gpu_memory_utilization, reserved=settings.reserved,
+        utilization=settings.gpu_memory_utilization, reserved=settings.reserved, advice=settings.advice,
     )  # fmt: skip
     return {
         "kv_cache_memory_bytes": share.cache, "gpu_memory_utilization": share.utilization,
@@ -280,22 +290,11 @@ def _unpacked(module: Any, dtype: torch.dtype) -> Tensor:
     return weight
 
 
-@contextmanager
-def _one_line_errors(doing: str) -> Iterator[None]:
-    """Turn an exception of vLLM into an `EngineError` of one line."""
-    try:
-        yield
-    except RagenError:
-        raise
-    except Exception as error:
-        raise EngineError(f"vLLM failed when {doing}: {_explained(error)}") from error
-
-
-def _explained(error: Exception) -> str:
+def _explained(error: Exception, advice: str) -> str:
     line = first_line(error)
     lacks = isinstance(error, torch.OutOfMemoryError)
     if lacks or any(sign in line.lower() for sign in _LACKS_MEMORY):
-        return f"{line.rstrip('.')}; {_LOWER}"
+        return f"{line.rstrip('.')}; {advice}"
     return line
 
 

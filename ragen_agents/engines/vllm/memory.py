@@ -24,7 +24,11 @@ _FIXED: Final = GIB
 _USUAL: Final = 4096
 """Tokens of a conversation where no bound is known."""
 _SMALLEST_CACHE: Final = 64 * 2**20
-_LOWER: Final = "vllm.cache_gib, vllm.max_model_len or rollout.max_tokens"
+MORE_MEMORY: Final = (
+    "use a smaller model, end other programs on the device, or serve the model on another one and name it "
+    "openai:MODEL"
+)
+"""Advice where a model does not fit beside its cache."""
 BYTES_PER_ELEMENT: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes of a number, by the name of its precision."""
 BLOCK: Final = 32
@@ -91,6 +95,7 @@ def share_of_device(
     cache_gib: float | None = None,
     utilization: float | None = None,
     reserved: int = 0,
+    advice: str = MORE_MEMORY,
 ) -> MemoryShare:
     """Divide a device between the trainer and vLLM.
 
@@ -101,28 +106,32 @@ def share_of_device(
         cache_gib: Size of the cache, if the user has set it.
         utilization: Share of the device for vLLM, if the user has set it.
         reserved: Bytes that the trainer will take later and keep while vLLM works.
+        advice: What to change where that is not enough.
     """
     limit = free - MARGIN if utilization is None else int(total * utilization)
     if limit > free:
         raise RagenError(
             f"vllm.gpu_memory_utilization is {utilization}, which is {_gib(limit)} GiB of the device, but "
-            f"only {_gib(free)} GiB are free beside the trainer; lower it, or leave it out"
+            f"only {_gib(free)} GiB are free; lower it, or leave it out"
         )
     room = limit - needs.weights - (reserved if utilization is None else 0)
     if cache_gib is not None:
         cache = int(cache_gib * GIB)
         if cache > limit - needs.weights:
             raise RagenError(
-                f"vllm.cache_gib is {cache_gib:g}, but {_gib(max(0, limit - needs.weights))} GiB are left "
-                "beside the trainer and vLLM's weights; lower it"
+                f"cache_gib is {cache_gib:g}, but {_gib(max(0, limit - needs.weights))} GiB are left beside "
+                "vLLM's weights; lower it"
             )
     else:
         cache = min(needs.wanted_cache, room - needs.working)
     if cache < needs.least_cache:
         raise RagenError(
             f"vLLM needs a cache of {_gib(needs.least_cache)} GiB for one conversation of full length, but "
-            f"{_gib(max(0, cache))} GiB are free for it beside the trainer and vLLM's weights; "
-            + _advice(cache_gib)
+            + (
+                f"{_gib(max(0, cache))} GiB are free for it beside vLLM's weights; {advice}"
+                if cache_gib is None
+                else f"cache_gib is {cache_gib:g}; raise it"
+            )
         )
     claimed = min(limit, needs.weights + needs.working + cache)
     return MemoryShare(cache, utilization or max(1e-3, claimed / total - 1e-6))
@@ -140,12 +149,6 @@ def device_memory() -> tuple[int, int]:
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
     return int(free), int(total)
-
-
-def _advice(cache_gib: float | None) -> str:
-    if cache_gib is not None:
-        return f"vllm.cache_gib is {cache_gib:g}: raise it, or lower vllm.max_model_len"
-    return f"lower {_LOWER}, or use engine=vllm-server on another device"
 
 
 def _gib(size: int) -> str:

@@ -4,7 +4,6 @@ Random numbers need no state: every draw of a run derives from its seed and the 
 """
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.engines.weights import named_weights
 from ragen_agents.model_files.folders import save_tokenizer
-from ragen_agents.run_files.files import sha256_of
+from ragen_agents.run_files.files import new_folder, remove_unfinished
 from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.adapters import has_adapters
 from ragen_agents.starpo.update.learner import Learner
@@ -28,8 +27,6 @@ from ragen_envs.errors import RagenError, first_line
 
 STATE: Final = "trainer.json"
 TENSORS: Final = "trainer.safetensors"
-HASHES: Final = "hashes.json"
-"""SHA-256 of every other file of a checkpoint; those of earlier versions have none."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,8 @@ def save(
         learner: Holds what is saved.
         tokenizer: Saved beside the model.
         progress: Where the run is.
-        model_only: Leave out the optimizers, the critic and adapters: nothing is resumed from the folder.
+        model_only: Leave out all but the model: nothing is resumed from the folder, and its files, by which
+            an agent is known, depend on the weights only.
 
     Raises:
         RagenError: It cannot be written, for example because the disk is full; raised in every process.
@@ -91,22 +89,14 @@ def _write(
     folder: Path, policy: Any, tokenizer: Any, tensors: dict[str, Tensor] | None,
     state: dict[str, Any],
 ) -> None:  # fmt: skip
-    work = folder.with_name(folder.name + ".writing")
     try:
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        _save_model(policy, work)
-        save_tokenizer(tokenizer, work)
-        if tensors is not None:
-            save_file(tensors, work / TENSORS)
-        (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-        hashes = {path.name: sha256_of(path) for path in sorted(work.iterdir())}
-        (work / HASHES).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
-        for path in (*work.iterdir(), work):
-            _flush(path)
-        _put_in_place(work, folder)
+        with new_folder(folder) as work:
+            _save_model(policy, work)
+            save_tokenizer(tokenizer, work)
+            if tensors is not None:
+                save_file(tensors, work / TENSORS)
+                (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(work, ignore_errors=True)
         raise RagenError(
             f"the checkpoint '{folder}' cannot be written: {first_line(error)}; earlier ones are kept, and "
             "the same command resumes the run"
@@ -124,16 +114,6 @@ def _save_model(policy: Any, folder: Path) -> None:
         head = base.get_output_embeddings()
         merged.pop(next(n for n, module in base.named_modules() if module is head) + ".weight")
     base.save_pretrained(folder, state_dict=merged)
-
-
-def _put_in_place(work: Path, folder: Path) -> None:
-    old = folder.with_name(folder.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    work.rename(folder)
-    _flush(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def load(folder: Path, learner: Learner) -> Progress:
@@ -162,7 +142,10 @@ def load(folder: Path, learner: Learner) -> Progress:
     ) as error:  # fmt: skip
         if is_out_of_memory(error):
             raise
-        raise RagenError(f"'{folder}' is not a checkpoint of this run: {first_line(error)}") from error
+        raise RagenError(
+            f"the checkpoint '{folder}' cannot be loaded: {first_line(error)}; remove it, and the same "
+            "command resumes from the one before it"
+        ) from error
     return progress
 
 
@@ -182,38 +165,24 @@ def _numbered(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[0-9]*") if path.name.isdecimal())
 
 
-def damaged_file(checkpoint: Path) -> str | None:
-    """Return the name of a file that differs from its hash, or None if all are as they were written."""
-    hashes = checkpoint / HASHES
-    try:
-        expected = json.loads(hashes.read_text(encoding="utf-8")) if hashes.exists() else {}
-        return next((n for n, digest in expected.items() if sha256_of(checkpoint / n) != digest), None)
-    except (OSError, ValueError, AttributeError):
-        return HASHES
-
-
 def path_of(folder: Path, iteration: int) -> Path:
     """Return the path of an iteration's checkpoint in a run's ``checkpoints`` folder."""
     return folder / f"{iteration:06d}"
 
 
-def prune(folder: Path, keep: int, healthy: int | None, last: int) -> None:
+def prune(folder: Path, keep: int, healthy: int | None) -> None:
     """Remove all but the last checkpoints and the last healthy one, and what a killed run left.
 
     Args:
         folder: The run's ``checkpoints`` folder.
         keep: How many of the last ones stay.
         healthy: Iterations of the last healthy one.
-        last: Iterations of the one that was just written. Later ones are damaged: a run resumes from the
-            last one that is not.
     """
     spared = None if healthy is None else path_of(folder, healthy)
-    for path in [*folder.glob("*.writing"), *folder.glob("*.old")]:
-        shutil.rmtree(path, ignore_errors=True)
+    remove_unfinished(folder)
     numbered = _numbered(folder)
-    kept = [path for path in numbered if int(path.name) <= last][-keep:]
-    for path in numbered:
-        if path not in (*kept, spared):
+    for path in numbered[:-keep]:
+        if path != spared:
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -254,11 +223,3 @@ def _load_optimizer(optimizer: Any, tensors: dict[str, Tensor]) -> None:
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     start = prefix + "."
     return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

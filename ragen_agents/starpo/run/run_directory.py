@@ -12,7 +12,7 @@ from typing import Any, Final
 from ragen_agents.model_files.source import local_folder, model_source, weights_digest
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
 from ragen_agents.run_files.files import exclusive_lock, read_text, write_atomically, writing
-from ragen_agents.run_files.records import METRICS, describe_provenance, read_metrics
+from ragen_agents.run_files.records import METRICS, TRAINING, describe_provenance, read_metrics
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml, load_yaml, validate
 from ragen_agents.starpo.config import TrainConfig, resources_of
 from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
@@ -117,7 +117,7 @@ def open_run_dir(folder: Path, config: TrainConfig, parts: Mapping[str, str]) ->
                 _check_same(folder, config)
                 _warn_if_complete(folder, config)
             model = local_folder(config.model)
-            described = describe_provenance({} if model is None else {config.model: model})
+            described = describe_provenance({} if model is None else {config.model: model}, TRAINING)
             if parts:
                 described[_OWN_PARTS] = dict(parts)
             provenance = json.dumps(described, indent=1) + "\n"

@@ -1,14 +1,14 @@
 """Save a run, resume it, and roll it back to a healthy checkpoint."""
 
-import logging
 from collections.abc import Callable, Container
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ragen_agents.run_files.files import remove_unfinished
 from ragen_agents.run_files.records import ITERATION, METRICS, read_metrics
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.processes import from_all, together
+from ragen_agents.starpo.processes import from_all
 from ragen_agents.starpo.run import checkpoint
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.journal import Journal
@@ -18,7 +18,6 @@ from ragen_envs.errors import RagenError
 
 CHECKPOINTS: Final = "checkpoints"
 BEST: Final = "best"
-_LOG: Final = logging.getLogger("ragen.starpo")
 
 Action = Literal["none", "rolled back", "stopped"]
 """Action taken at a collapse."""
@@ -56,11 +55,11 @@ class RunState:
     def resume(self) -> None:
         """Load the latest checkpoint, if there is one, and show the monitor what came before it.
 
-        A `RagenError` says that checkpoints are damaged, that those of a longer run are missing, or that
-        several processes do not see the same ones.
+        A `RagenError` says that it cannot be loaded, that those of a longer run are missing, or that several
+        processes do not see the same ones.
         """
         accelerator = self.learner.accelerator
-        latest = together(self._last_sound, accelerator)
+        latest = checkpoint.latest(self.checkpoints)
         if len(set(from_all(None if latest is None else latest.name, accelerator))) > 1:
             raise RagenError(
                 f"the processes see different checkpoints in '{self.checkpoints}'; the run directory must be "
@@ -78,23 +77,6 @@ class RunState:
                 self.monitor.observe(line)
             if line["iteration"] == self.progress.rolled_back:
                 self.monitor.restart()
-
-    def _last_sound(self) -> Path | None:
-        """Return the last checkpoint whose files are as they were written."""
-        checkpoints = checkpoint.complete(self.checkpoints)
-        for path in reversed(checkpoints):
-            broken = checkpoint.damaged_file(path)
-            if broken is None:
-                return path
-            if self.learner.accelerator.is_main_process:
-                _LOG.warning(
-                    "'%s' is damaged (%s does not match its hash); using an earlier checkpoint", path, broken
-                )
-        if checkpoints:
-            raise RagenError(
-                f"every checkpoint in '{self.checkpoints}' is damaged; remove the run directory to start over"
-            )
-        return None
 
     def _check_begins(self) -> None:
         """Refuse to begin again where a run has got beyond its first checkpoint: its metrics would be lost.
@@ -162,7 +144,8 @@ class RunState:
         self._saved = self.progress
         if self.learner.accelerator.is_main_process:
             at = self.progress
-            checkpoint.prune(self.checkpoints, self.config.save_total_limit, at.healthy, last=at.iteration)
+            remove_unfinished(self.run_dir)
+            checkpoint.prune(self.checkpoints, self.config.save_total_limit, at.healthy)
 
     def act_on(self, signs: Container[Sign]) -> Action:
         """Take the config's action at a collapse, and return it.
