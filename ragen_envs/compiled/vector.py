@@ -157,12 +157,12 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Start episodes; see the class.
 
         Raises:
-            RagenError: A seed or an option is none, or names an instance that does not exist.
+            RagenError: A seed or an option has a wrong value, or its level does not exist or is not found.
         """
         ids, splits, noises, indices = _read_options(options, self._splits)
         seeds = _read_seeds(seed, self.num_envs)
-        if isinstance(seed, int):
-            super().reset(seed=seed)
+        if seed is not None and not isinstance(seed, Sequence | np.ndarray):
+            super().reset(seed=seeds[0])
         if indices is not None:
             self._reset_numbered(ids, splits, noises, indices)
         else:

@@ -127,7 +127,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Start an episode of the game; options are the game's."""
+        """Start an episode of the game; options and errors are the game's."""
         _, info = self.env.reset(seed=seed, options=options)
         self._played = self._actions_used = 0
         self._turns.clear()
@@ -197,7 +197,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         with named_errors(self._bare):
             parsed = self._read(reply, truncated)
             claims = check_thought(self._bare, parsed.thought, self._allowed(parsed), self.names)
-        start = reply.find(parsed.thought)
+        start = parsed.thought_start
         return tuple(c._replace(start=start + c.start, end=start + c.end) for c in claims)
 
     def turn_value(self, reply: str, truncated: bool = False) -> float | None:

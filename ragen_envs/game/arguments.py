@@ -23,7 +23,9 @@ def read_number(name: str, value: Any, low: float = -math.inf, high: float = mat
     """Return a finite number from ``low`` to ``high``, or raise `RagenError`; a bool is no number."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or not low <= value <= high:
-        limits = "finite number" if high == math.inf else f"number from {low:g} to {high:g}"
+        limits = f"number from {low:g} to {high:g}"
+        if high == math.inf:
+            limits = "finite number" if low == -math.inf else f"finite number >= {low:g}"
         raise RagenError(f"{name} is {value!r}, but must be a {limits}")
     return float(value)
 

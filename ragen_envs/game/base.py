@@ -145,7 +145,10 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         """Start an episode; see the class for ``options``.
 
         Raises:
-            InstanceError: An option is unknown, or names an instance that does not exist.
+            InstanceError: An option is unknown, or names a split or an instance that does not exist.
+            GenerationError: No level of the split is found.
+            RagenError: The option ``index`` or ``noise`` is no integer >= 0.
+            gymnasium.error.Error: The seed is no integer of Python, or below 0.
         """
         if seed is not None:  # without one, it does nothing
             super().reset(seed=seed)

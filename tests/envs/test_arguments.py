@@ -69,6 +69,15 @@ def test_numbers(value):
         arguments.read_number("p", value, 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [((), "finite number"), ((0,), "finite number >= 0"), ((0, 1), "number from 0 to 1")],
+)
+def test_a_refused_number_is_told_its_bounds(limits, words):
+    with pytest.raises(RagenError, match=f"sure is -inf, but must be a {words}$"):
+        arguments.read_number("sure", -math.inf, *limits)
+
+
 @pytest.mark.parametrize("value", ["foo", "", 1, math.nan, ["sparse"]])
 def test_names(value):
     with refusal("reward", value):

@@ -383,6 +383,12 @@ def test_bad_resets(arguments, words):
     assert_same(envs._observations, before)
 
 
+def test_seeds_of_numpy_are_seeds():
+    one, other = (gym.make_vec(SOKOBAN, num_envs=3) for _ in range(2))
+    assert_same(one.reset(seed=np.int64(7)), other.reset(seed=7))
+    assert one.np_random_seed == other.np_random_seed == 7
+
+
 def test_bad_settings():
     for count in (0, -1, 1.5):
         with pytest.raises(RagenError, match="num_envs"):
