@@ -10,22 +10,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.compiled.compiling import first_use, in_place, inner, jit, share
+from ragen_envs.compiled.compiling import first_use, in_place, inner, share
 from ragen_envs.compiled.kernels import (
-    BLOCK,
     DUE,
     EFFECTIVE,
     OWN,
-    OWN_FLAG,
     PHASE,
     RUNNING,
     STREAM,
     SUCCESS,
     begin,
     choose,
-    count_ended,
     first_outside,
-    record,
     settle,
 )
 from ragen_envs.games.sokoban import dynamics, generator, level_key, reverse_play, rooms
@@ -122,15 +118,6 @@ def step(
     wrong = first_outside(actions, 4)
     if wrong >= 0:
         return -1 - wrong
-    return play(cells, state, actions, rewards, flags, scratch, width, limit, payoff, distances)
-
-
-@inner
-def play(
-    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, width: Any, limit: Any,
-    payoff: Any, distances: Any,
-) -> Any:  # fmt: skip
-    """Step with actions that were checked; see ``step``."""
     done = scratch[: actions.shape[0]]
     move_all(cells, state, actions, width, distances, done)
     for i in range(actions.shape[0]):
@@ -250,60 +237,6 @@ def draw_all(
             return i
         state[STREAM, i] = stream
         start(cells, state, i, size, width, distances)
-    return -1
-
-
-@jit
-def rollout(
-    first: Any, last: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
-    wanted: Any, fixed: Any, limit: Any, payoff: Any, height: Any, width: Any, boxes: Any, law: Any,
-    search_weights: Any, room_weights: Any, distances: Any, memory: Any,
-) -> Any:  # fmt: skip
-    """Play many steps on the boards ``first`` to ``last``, and begin the episodes that fall due.
-
-    Threads can play different boards at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
-    ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
-    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, on the levels ``fixed`` or else on fresh
-    ones. The rest is as of ``step``, ``start_all`` and ``draw_all``. Returns -1, or a board for which no
-    level was found.
-    """
-    size = height * width
-    for low in range(first, last, BLOCK):
-        high = min(low + BLOCK, last)
-        begin, end = low * size, high * size + 2 * width
-        # The padding belongs to boards that another thread may play.
-        boards, block = cells[begin:end].copy(), state[:, low:high].copy()
-        block[HERE] -= begin
-        near: Any = None if distances is None else distances[begin:end].copy()
-        flags = np.empty((OWN_FLAG, high - low), np.bool_)
-        scratch = np.empty(high - low, np.int64)
-        over = count_ended(block)
-        failed = -1
-        for t in range(actions.shape[0]):
-            before = over
-            over = play(
-                boards, block, actions[t, low:high], rewards[t, low:high], flags, scratch, width, limit,
-                payoff, near,
-            )  # fmt: skip
-            record(flags, ends, t, low, high)
-            if (before if due == DUE else over) > 0:
-                if fixed is not None:
-                    start_all(boards, block, due, fixed, size, width, near)
-                    continue
-                failed = draw_all(
-                    boards, block, due, wanted[low:high], height, width, boxes, law, search_weights,
-                    room_weights, near, memory,
-                )  # fmt: skip
-                if failed >= 0:
-                    break
-        _copy(boards[width : end - begin - width], cells[begin + width : end - width])
-        if distances is not None:
-            _copy(near[width : end - begin - width], distances[begin + width : end - width])
-        block[HERE] += begin
-        for row in range(ROWS):
-            _copy(block[row], state[row, low:high])
-        if failed >= 0:
-            return low + failed
     return -1
 
 

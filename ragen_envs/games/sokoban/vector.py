@@ -23,7 +23,6 @@ class SokobanVectorEnv(GameVectorEnv):
 
     game = SokobanEnv
     _made_anew = (*GameVectorEnv._made_anew, "_memory")
-    rollout_kernel = kernels.rollout
     kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: SokobanEnv
 
@@ -55,15 +54,6 @@ class SokobanVectorEnv(GameVectorEnv):
             self._payoffs, self._distances,
         )  # fmt: skip
         return ended
-
-    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
-        single = self.single
-        failed: int = kernels.rollout(
-            first, last, self._cells, self._state, *arrays, self._limit, self._payoffs,
-            single.height, single.width, single.boxes, single.law, *self._tables, self._distances,
-            kernels.working_memory(self._size, single.law),
-        )  # fmt: skip
-        return failed
 
     def _add_infos(self, infos: dict[str, Any]) -> None:
         infos["boxes_on_target"] = self._on_target.copy() if self.copy else self._on_target
