@@ -66,8 +66,8 @@ class BanditVectorEnv(GameVectorEnv):
 
     def _show(self, i: int) -> None:
         names = generator.all_names()
-        shown = self.single._fixed or "/".join(names[k] for k in self._observations[i])
-        self.single.start(shown)
+        drawn = "/".join(names[k] for k in self._observations[i])
+        self.single.start(*(self.single.own_levels or (drawn,)))
         chosen = int(self._state[kernels.CHOSEN, i])
         if chosen >= 0:
             self.single.chosen, self.single.paid = chosen, float(self._paid[i])

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
 from ragen_envs.game.arguments import (
-    check_either,
+    Level,
+    Levels,
     read_choice,
     read_count,
     read_number,
-    read_rows,
     read_sides,
 )
 from ragen_envs.game.base import GameEnv
@@ -87,8 +87,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
     boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
-    fixed board as rows of `#_O√XPS`. `levels`: a file of levels, `corridors`, or a list of boards, each
-    its rows joined by `/` (docs/own-levels.md). `generator`: the level distribution, "ragen" or
+    fixed board of `#_O√XPS`, as a list of rows or a text. `levels`: a file or a list of boards, or
+    `corridors` (docs/own-levels.md). `generator`: the level distribution, "ragen" or
     "gym-sokoban"; see `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse
     play, at least 3. A depth of d allows d - 2 steps; None means 300. `orientation`: which of the eight
     rotations and reflections of every level is played, from 0 to 7: modulo 4 the quarter turns
@@ -117,20 +117,18 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         size: int | Sequence[int] = 6,
         boxes: int = 1,
         reward: str | Mapping[str, float] = "dense",
-        level: Sequence[str] | None = None,
-        levels: str | PathLike[str] | Sequence[str] | None = None,
+        level: Level | None = None,
+        levels: Levels | None = None,
         generator: str = RAGEN,
         search_depth: int | None = None,
         orientation: int = 0,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level, levels)
         self.height, self.width = read_sides("size", size, 4, SIDE)
         self.boxes = read_count("boxes", boxes, 1, 16)
         self.reward = _read_reward(reward)
-        self._fixed, self._levels = read_rows(level), self.level_texts(levels)
-        check_either(level, levels)
         if self.own_levels:
             boards, heights, widths = zip(*map(text.decode_level, self.own_levels), strict=True)
             self.height, self.width = max(heights), max(widths)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ragen_envs.errors import RagenError
-from ragen_envs.game.arguments import read_choice, read_count, read_text
+from ragen_envs.game.arguments import Level, read_choice, read_count
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.webshop import dynamics, image, oracle, text
@@ -106,11 +106,11 @@ class WebShopEnv(WordGameEnv):
         observation_mode: str = "page",
         reward: str = "score",
         hints: bool = False,
-        level: str | None = None,
+        level: Level | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level)
         self.observation_mode = read_choice("observation_mode", observation_mode, MODES)
         self.reward = read_choice("reward", reward, REWARDS)
         self.hints = hints
@@ -130,9 +130,8 @@ class WebShopEnv(WordGameEnv):
             self.catalogue = read_shop(self._folder)
             read_goals(self._folder)  # refuses broken ones now
             self.distribution = f"webshop-{self.catalogue.name}"
-        self._fixed = read_text("level", level)
-        if self._fixed is not None:
-            decode_goal(self._fixed, self.catalogue)
+        for own in self.own_levels:
+            decode_goal(own, self.catalogue)
 
     @property
     def goals(self) -> tuple[Goal, ...]:
