@@ -33,7 +33,6 @@ from ragen_envs.games.sokoban.dynamics import (
     move,
     offsets,
     play,
-    target_distances,
 )
 from ragen_envs.games.sokoban.generator import generate
 from ragen_envs.games.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
@@ -73,9 +72,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
-    box pushed off one, +10 when all are on targets. `"sparse"`: 1 for the solution. `"shaped"`: dense,
-    plus 0.25 for each cell by which a push brings its box nearer to a target. A mapping
-    of `per_action`, `box_on`, `box_off`, `solved` and `closer` sets each weight.
+    box pushed off one, +10 when all are on targets. `"sparse"`: 1 for the solution. A mapping of
+    `per_action`, `box_on`, `box_off` and `solved` sets each weight.
 
     ## Episode End
     Terminates when all boxes are on targets; truncated by the time limit.
@@ -110,7 +108,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     """Targets of the level, at most as many as ``boxes``."""
     _player: int
     _left: int
-    _distances: Sequence[int]
 
     def __init__(
         self,
@@ -147,9 +144,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def play(self, action: int) -> tuple[float, bool, bool]:
         self._player, moved, self._left, paid = play(
-            self._board, self._player, self._offsets[action], self._left, self.reward,
-            self._distances,
-        )  # fmt: skip
+            self._board, self._player, self._offsets[action], self._left, self.reward
+        )
         return paid, self.success, moved == 1
 
     @property
@@ -227,7 +223,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         on_target = board.count(BOX_ON_TARGET)
         self.boxes, self.targets = board.count(BOX) + on_target, self._left + on_target
         self._player = max(board.find(PLAYER), board.find(PLAYER_ON_TARGET))
-        self._distances = target_distances(self._board, self.width) if self.reward.closer else ()
 
     @property
     def level(self) -> str:
