@@ -67,7 +67,7 @@ class WebShopEnv(WordGameEnv):
 
     ## Arguments
     `products`: number of products, from 50 to 100,000. `catalogue_seed`: seed of the catalogue, >=
-    0. `data`: a folder with the published files; see `ragen_envs.games.webshop.load`. `observation_mode`:
+    0. `data`: a folder with the published files (docs/webshop.md). `observation_mode`:
     "page", "text", "text_rich" or "html". `reward`: "score" or "binary". `hints`: whether the rules
     end with advice on how to shop, as in RAGEN's prompt. `level`: a fixed goal in its text form.
     `render_mode`: "ansi", "html" or "rgb_array".
@@ -204,17 +204,3 @@ class WebShopEnv(WordGameEnv):
 
     def picture(self) -> Image:
         return image.render(self.goal.instruction, self.page, self.catalogue)
-
-
-def load(folder: str | Path, **arguments: Any) -> WebShopEnv:
-    """Return the shop with the published data of a folder; see ``ragen_envs.games.webshop.published``.
-
-    Args:
-        folder: With ``items_shuffle.json`` (or ``items_shuffle_1000.json``), ``items_ins_v2.json`` (or
-            ``items_ins_v2_1000.json``), and, for the human instructions, ``items_human_ins.json``.
-        **arguments: Of ``WebShopEnv``, but for its catalogue.
-
-    Raises:
-        RagenError: A file is missing or malformed.
-    """
-    return WebShopEnv(data=folder, **arguments)
