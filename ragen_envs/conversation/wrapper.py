@@ -13,7 +13,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from ragen_envs.conversation import prompt
 from ragen_envs.conversation.demonstrations import WorkedExample, worked_examples
-from ragen_envs.conversation.game_errors import checked_names, incomplete, named_errors, raise_named
+from ragen_envs.conversation.game_errors import checked_names, incomplete, named_errors
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, ParsedReply, parse_reply
 from ragen_envs.conversation.protocol import (
     MAX_TEXT,
@@ -168,12 +168,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             RagenError: See ``check``; or the game fails, and the message names its method.
         """
         settings = self.settings
-        try:
+        with named_errors(self._bare):
             parsed = self._read(reply, truncated)
             run = self._allowed(parsed)
             effective, rewards = self._run(run)
-        except Exception as error:  # not a context manager, which takes longer than some turns
-            raise_named(self._bare, error)
         executed = run[: len(rewards)]
         valid = parsed.is_valid
         penalty = 0.0 if valid else float(settings.format_penalty)
