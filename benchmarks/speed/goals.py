@@ -1,6 +1,5 @@
 """The goals of the project, from measurements of its peers and of the release before."""
 
-import os
 from typing import Final, NamedTuple
 
 
@@ -24,11 +23,6 @@ _SOKOBAN: Final = "Sokoban 10x10/4, endless"
 _ONE: Final = "Sokoban 6x6/1, one level"
 _IN_PLACE: Final = ", copy=False"
 
-CORES: Final = len(os.sched_getaffinity(0))
-"""Cores that this process may use."""
-ONE_THREAD: Final = "one thread"
-"""Who does the work of several threads alone."""
-
 GOALS: Final = (
     Goal("One env", _LAKE, 3, "Gymnasium"),
     Goal("One env", _ONE, 10, "gym-sokoban", "stubbed"),
@@ -44,9 +38,6 @@ GOALS: Final = (
             Goal(_MANY, f"{_SOKOBAN}{copies}, 1,024 envs", 100, "jumanji", "scan"),
         )
     ),
-    Goal(_MANY, f"{_LAKE}, rollouts, 1,024 envs", 8, "jax"),
-    Goal(_MANY, f"{_SOKOBAN}, rollouts, 1,024 envs", 8e-9),
-    Goal(_MANY, f"{_SOKOBAN}, rollouts on all cores{_IN_PLACE}, 16,384 envs", 0.9 * CORES, ONE_THREAD),
     Goal("Many envs, with text", "Sokoban 6x6/1, 1,024 envs", 150e-9),
     Goal(_LEVELS, "Sokoban 6x6/1", 300, "gym-sokoban"),
     Goal(_LEVELS, "Sokoban 8x8/2, the paper's levels", 24e-6, note="at once"),

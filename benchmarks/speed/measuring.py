@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 import ragen_envs
 
 SIZES = (1, 64, 1024, 16384)
-OURS, BOUND, GYMNASIUM, ENVPOOL, JAX, JUMANJI, GYM_SOKOBAN = (
-    "ours", "bound", "Gymnasium", "envpool", "jax", "jumanji", "gym-sokoban"
+OURS, BOUND, GYMNASIUM, ENVPOOL, JUMANJI, GYM_SOKOBAN = (
+    "ours", "bound", "Gymnasium", "envpool", "jumanji", "gym-sokoban"
 )  # fmt: skip
 _SAME_RULES = {"generator": "gym-sokoban"}
 LAWS: dict[str, dict[str, Any]] = {

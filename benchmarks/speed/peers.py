@@ -85,34 +85,3 @@ def jumanji_scan(count: int, length: int) -> Callable[[], None]:
         jax.block_until_ready(seen)
 
     return work
-
-
-def jax_lake_scan(rows: list[str], count: int, length: int) -> Callable[[], None]:
-    """Return a call that walks ``count`` walkers ``length`` steps on one slippery map, by a table in jax."""
-    jax = pytest.importorskip("jax")
-    from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, ways
-    from ragen_envs.games.frozen_lake.text import decode_level
-
-    tiles, height, width, start = decode_level("/".join(rows))
-    table = jax.numpy.asarray(ways(height, width)).reshape(-1, 4)
-    codes = jax.numpy.asarray(list(tiles))
-    actions = jax.numpy.asarray(np.random.default_rng(0).integers(4, size=(length, count)))
-
-    def step(state: Any, chosen: Any) -> Any:
-        places, key = state
-        key, drawn = jax.random.split(key)
-        slips = jax.random.randint(drawn, chosen.shape, -1, 2)
-        places = table[places, (chosen + slips) & 3]
-        tile = codes[places]
-        over = tile != FROZEN
-        return (jax.numpy.where(over, start, places), key), (tile == GOAL, over)
-
-    compiled = jax.jit(lambda state: jax.lax.scan(step, state, actions))
-    state = (jax.numpy.full(count, start), jax.random.PRNGKey(0))
-
-    def work() -> None:
-        nonlocal state
-        state, seen = compiled(state)
-        jax.block_until_ready(seen)
-
-    return work

@@ -61,8 +61,10 @@ class LightsOutEnv(GameEnv[NDArray[np.int8]]):
     action_names = NAMES
     deterministic = True
 
-    def __init__(self, split: str = "train", render_mode: str | None = None) -> None:
-        super().__init__(split, render_mode)
+    def __init__(
+        self, level: str | None = None, split: str = "train", render_mode: str | None = None
+    ) -> None:
+        super().__init__(split, render_mode, level)
         self.observation_space = spaces.MultiBinary(LAMPS)
 
     def draw_level(self, rng: Rng) -> str:

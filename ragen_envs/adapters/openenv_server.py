@@ -35,8 +35,8 @@ class GameObservation(Observation):
     """The whole first prompt after a reset, then the next user message."""
     messages: list[dict[str, str]]
     """The chat that a model should be sent now, under the history setting."""
-    success: bool
-    """Whether the goal is reached."""
+    success: bool | None
+    """Whether the goal is reached; None in an environment that does not say."""
     end: str
     """End reason of the episode, or ""."""
 

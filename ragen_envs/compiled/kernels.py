@@ -32,11 +32,6 @@ VALID: Final = 3
 EFFECTIVE: Final = 4
 OWN_FLAG: Final = 5
 
-RECORDED: Final = (TERMINATED, TRUNCATED, SUCCESS)
-"""The flags that a rollout returns."""
-BLOCK: Final = 1024
-"""Envs that a rollout plays to its end before it goes on, so that they stay in the cache."""
-
 _MASK: Final = np.uint64(seeding.STREAM_MASK)
 
 override(seeding.advance, seeding.advance_in_limbs)
@@ -117,22 +112,3 @@ def choose(state: Any, i: Any, count: Any) -> Any:
         return 0
     state[STREAM, i] = seeding.advance(state[STREAM, i])
     return seeding.below(state[STREAM, i], count)
-
-
-@inner
-def count_ended(state: Any) -> Any:
-    """Count the envs that wait for their next episode."""
-    count = 0
-    for i in range(state.shape[1]):
-        count += int(state[PHASE, i] == ENDED)
-    return count
-
-
-@inner
-def record(flags: Any, ends: Any, step: Any, low: Any, high: Any) -> None:
-    """Copy the recorded flags of the envs ``low`` to ``high``, to be kept: (3, steps, num_envs) bool."""
-    for k in range(len(RECORDED)):
-        flag, kept = flags[RECORDED[k]], ends[k, step, low:high]
-        # numba compiles this to faster code than the assignment of a slice.
-        for i in range(kept.shape[0]):
-            kept[i] = flag[i]

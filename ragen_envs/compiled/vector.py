@@ -1,10 +1,8 @@
 """Share code among the vector envs: seeding, frozen instances, autoreset and the packing of infos."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -13,20 +11,17 @@ from numpy.typing import NDArray
 
 from ragen_envs.compiled.compiling import first_use
 from ragen_envs.compiled.kernels import (
-    BLOCK,
     DUE,
     EFFECTIVE,
     ENDED,
     OWN_FLAG,
     PHASE,
-    RECORDED,
     RUNNING,
     STREAM,
     SUCCESS,
     TERMINATED,
     TRUNCATED,
     VALID,
-    first_outside,
 )
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.game.arguments import read_count
@@ -39,21 +34,6 @@ NO_LIMIT = 2**53
 _BOOL = np.dtype(np.bool_)
 _INT64 = np.dtype(np.int64)
 _OPTIONS = ("split", "index", "noise", "reset_mask")
-
-
-class Rollout(NamedTuple):
-    """The results of many steps in one call; a step has one row."""
-
-    observations: NDArray[Any]
-    """After the last step, as ``step`` returns them."""
-    rewards: NDArray[np.float64]
-    """(steps, num_envs)."""
-    terminations: NDArray[np.bool_]
-    """(steps, num_envs)."""
-    truncations: NDArray[np.bool_]
-    """(steps, num_envs)."""
-    successes: NDArray[np.bool_]
-    """(steps, num_envs), the info ``success`` of the episode that took the step."""
 
 
 _Ints = NDArray[np.int64]
@@ -78,10 +58,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """Names of the game's own infos of type bool."""
     kernels: ClassVar[tuple[Any, ...]]
     """The compiled functions that resets and steps call."""
-    _made_anew: ClassVar[tuple[str, ...]] = ("_rolled", "_shown", "_kept")
+    _made_anew: ClassVar[tuple[str, ...]] = ("_shown", "_kept")
     """Attributes that ``_link`` makes and that copies, which may be pickles, leave out."""
-    rollout_kernel: ClassVar[Any]
-    """The compiled function that ``rollout`` calls."""
 
     single: Any
     """One single env with the same settings."""
@@ -89,8 +67,6 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """(rows, num_envs), see ``ragen_envs.compiled.kernels``."""
     _observations: NDArray[Any]
     """(num_envs, ...), the buffer that the kernels write."""
-    _rolled: tuple[NDArray[np.float64], NDArray[np.bool_]] | None
-    """Rewards and ends of the last rollout, if they are to be returned again."""
     _fixed: NDArray[Any] | None
     """The levels that the constructor was given, (k, ...), each in the form of ``_decode``."""
     _begins_again: bool = False
@@ -112,7 +88,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             max_episode_steps: Steps after which an episode is truncated; None or -1 for never.
             autoreset_mode: When an env whose episode ended is reset.
             copy: Return fresh arrays. If False, every ``step`` returns the same ones, also in infos, and
-                overwrites them, as does every ``rollout`` of as many steps. Observations are read-only then.
+                overwrites them. Observations are read-only then.
             render_mode: As of the single env; ``render`` returns a tuple of frames.
             **settings: Keyword arguments of the single env.
         """
@@ -157,12 +133,12 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Start episodes; see the class.
 
         Raises:
-            RagenError: A seed or an option is none, or names an instance that does not exist.
+            RagenError: A seed or an option has a wrong value, or its level does not exist or is not found.
         """
         ids, splits, noises, indices = _read_options(options, self._splits)
         seeds = _read_seeds(seed, self.num_envs)
-        if isinstance(seed, int):
-            super().reset(seed=seed)
+        if seed is not None and not isinstance(seed, Sequence | np.ndarray):
+            super().reset(seed=seeds[0])
         if indices is not None:
             self._reset_numbered(ids, splits, noises, indices)
         else:
@@ -201,50 +177,6 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if ended and self._same_step:
             infos.update(self._finish(infos))
         return self._observe(), rewards, terminations, truncations, infos
-
-    def rollout(self, actions: NDArray[Any], threads: int = 1) -> Rollout:
-        """Play many actions in each env, with the results of that many calls of ``step``.
-
-        It takes less time up to some thousand envs, where the call of a step costs more than its work. What
-        ``step`` returns beside rewards and ends is not made.
-
-        Args:
-            actions: (steps, num_envs) integers.
-            threads: Threads that share the envs, at least 1; the results are the same for any number.
-
-        Raises:
-            RagenError: An action is none, or autoreset is disabled. Nothing has changed then.
-            ResetNeededError: An env was not reset.
-        """
-        rows = _read_actions(actions, (*np.shape(actions)[:1], self.num_envs))
-        count = min(read_count("threads", threads, 1), self.num_envs)
-        self._check_actions(rows, count)
-        if self._disabled:
-            raise RagenError("autoreset_mode is Disabled, but a rollout needs NextStep or SameStep")
-        if not self._ready:
-            raise self._not_ready()
-        rewards, ends = self._rollout_arrays(rows.shape)
-        due = ENDED if self._same_step else DUE
-
-        def play(first: int, last: int) -> int:
-            return self._play_many(first, last, rows, rewards, ends, due, self._splits, self._fixed)
-
-        # A thread that is late leaves pieces to the others; pieces below a block would cost time.
-        pieces = min(max(count, self.num_envs // BLOCK), 4 * count) if count > 1 else 1
-        with first_use(self.rollout_kernel):
-            failed = max(_in_pieces(play, self.num_envs, pieces, count))
-        if failed >= 0:
-            self._ready = False
-            raise self._failure()
-        self._waiting = bool((self._state[PHASE] == ENDED).any())
-        return Rollout(self._observe(), rewards, *ends)
-
-    def _rollout_arrays(self, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        kept = self._rolled
-        if kept is None or kept[0].shape != shape:
-            kept = np.empty(shape), np.empty((len(RECORDED), *shape), _BOOL)
-        self._rolled = None if self.copy else kept
-        return kept
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame of each env as the single env draws it, or None without a render mode.
@@ -355,23 +287,9 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             f'the episodes of envs {over} are over; reset them with options={{"reset_mask": ...}}'
         )
 
-    def _check_actions(self, rows: NDArray[np.int64], threads: int) -> None:
-        """Check all actions of a rollout, so that a wrong one stops it before it begins."""
-        flat, count = rows.reshape(-1), int(self.single.action_space.n)
-
-        def check(first: int, last: int) -> int:
-            wrong = int(first_outside(flat[first:last], count))
-            return first + wrong if wrong >= 0 else flat.size
-
-        with first_use(first_outside):
-            wrong = min(_in_pieces(check, flat.size, threads, threads))
-        if wrong < flat.size:
-            step, i = divmod(wrong, self.num_envs)
-            raise self._wrong_action(rows[step], i, f" of step {step}")
-
-    def _wrong_action(self, actions: NDArray[np.int64], i: int, step: str = "") -> RagenError:
+    def _wrong_action(self, actions: NDArray[np.int64], i: int) -> RagenError:
         last = self.single.action_space.n - 1
-        return RagenError(f"action {i}{step} is {actions[i]}, but must be from 0 to {last}")
+        return RagenError(f"action {i} is {actions[i]}, but must be from 0 to {last}")
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what is made anew."""
@@ -405,7 +323,6 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._streams = self._state[STREAM]
         self._everywhere.flags.writeable = False
         self._masks = {key: self._everywhere for _, name in self._shown_flags for key in (name, f"_{name}")}
-        self._rolled = None
         self._shown = read_only(self._observations)
         self._kept = None if self.copy else self._fresh_results()
 
@@ -414,10 +331,6 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
         """Step every env whose episode is running; see the kernel."""
-
-    @abstractmethod
-    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
-        """Call ``rollout_kernel`` for some envs, with its arguments from ``actions`` to ``fixed``."""
 
     @abstractmethod
     def _start(self, phase: int, levels: NDArray[Any] | None) -> None:
@@ -449,19 +362,6 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _in_pieces(work: Callable[[int, int], int], total: int, pieces: int, threads: int) -> list[int]:
-    """Return the results of the work on each piece, from a first item to before a last one of ``total``."""
-    bounds = [total * k // pieces for k in range(pieces + 1)]
-    if pieces == 1:
-        return [work(0, total)]
-    return list(_pool(threads).map(work, bounds[:-1], bounds[1:]))
-
-
-@lru_cache(maxsize=8)
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "ragen-rollout")
 
 
 def _read_options(options: dict[str, Any] | None, splits: _Ints) -> tuple[_Ints, _Ints, _Ints, _Ints | None]:

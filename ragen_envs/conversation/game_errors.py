@@ -1,9 +1,7 @@
 """Name the class and method of a game that fails, for whoever wrote the game."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from traceback import walk_tb
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from ragen_envs.errors import GameError, RagenError, first_line
 
@@ -15,25 +13,25 @@ def incomplete(game: object, what: str) -> GameError:
     return GameError(f"{type(game).__name__} is incomplete: its {what}; see {GUIDE}")
 
 
-@contextmanager
-def named_errors(game: object) -> Iterator[None]:
+class named_errors:  # noqa: N801 - a context manager
     """Turn what an unwrapped game raises into a `GameError` that names its method.
 
-    Errors for users, missing packages and exhausted memory remain what they are.
+    Errors for users, missing packages and exhausted memory remain what they are. A context manager made from
+    a generator would take longer than some turns.
     """
-    try:
-        yield
-    except Exception as error:
-        raise_named(game, error)
 
+    def __init__(self, game: object) -> None:
+        self._game = game
 
-def raise_named(game: object, error: Exception) -> NoReturn:
-    """Raise what an unwrapped game has raised as `named_errors` does, which costs nothing until then."""
-    if isinstance(error, RagenError | ImportError | MemoryError):
-        raise error
-    raise GameError(
-        f"{_method(game, error)} raised {type(error).__name__}: {first_line(error)}; see {GUIDE}"
-    ) from error
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, RagenError | ImportError | MemoryError):
+            return
+        raise GameError(
+            f"{_method(self._game, error)} raised {type(error).__name__}: {first_line(error)}; see {GUIDE}"
+        ) from error
 
 
 def _method(game: object, error: Exception) -> str:

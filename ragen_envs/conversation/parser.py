@@ -33,6 +33,8 @@ class ParsedReply(NamedTuple):
     """Each defect once, in the order of ``Defect``; then, where they are penalised, the soft ones."""
     thought: str
     """Text between the think tags, or ""."""
+    thought_start: int = 0
+    """Index in the reply of the first character of the thought, if there is one."""
     soft_defects: tuple[SoftDefect, ...] = ()
     """Each soft defect once, in the order of ``SoftDefect``; none where they are penalised."""
     reason: str = ""
@@ -89,14 +91,16 @@ def parse_reply(
         prefix: The beginning of the assistant's turn, which the reply continues: ``THINK_PREFIX`` or "".
         penalise_soft: Whether soft defects count as defects.
     """
+    turn = whole_turn(reply, prefix)
+    written = len(turn) - len(reply)  # characters of the turn that were written before the reply
     plain = None
     if think and reply.isascii() and len(reply) <= MAX_REPLY_CHARACTERS:
-        plain = _PLAIN.fullmatch(whole_turn(reply, prefix))
+        plain = _PLAIN.fullmatch(turn)
     if plain is not None and not truncated and not isinstance(names, WordGameEnv):
         thought, answer = plain.groups()
         usual = usual_actions(answer, names, actions_per_turn)
         if usual is not None:
-            return ParsedReply(usual, (), thought)
+            return ParsedReply(usual, (), thought, plain.start(1) - written)
     defects: set[Defect] = set()
     soft: set[SoftDefect] = set()
     if truncated:
@@ -110,8 +114,9 @@ def parse_reply(
         return ParsedReply((), named, "")
     if plain is not None:
         thought, answer = plain.groups()
+        start = plain.start(1)
     else:
-        thought, rest = _split_thought(whole_turn(reply, prefix), think, defects, soft)
+        thought, start, rest = _split_thought(whole_turn(reply, prefix), think, defects, soft)
         answer = _find_answer(rest, defects, soft)
     actions: tuple[Action, ...] = ()
     reason = ""
@@ -122,9 +127,10 @@ def parse_reply(
         else:
             actions = read_actions(answer, names, actions_per_turn, defects, soft)
     named, tolerated = _in_order(Defect, defects), _in_order(SoftDefect, soft)
+    place = start - written
     if penalise_soft:
-        return ParsedReply(actions, (*named, *tolerated), thought, reason=reason)
-    return ParsedReply(actions, named, thought, tolerated, reason)
+        return ParsedReply(actions, (*named, *tolerated), thought, place, reason=reason)
+    return ParsedReply(actions, named, thought, place, tolerated, reason)
 
 
 def whole_turn(reply: str, prefix: str) -> str:
@@ -145,8 +151,10 @@ def _search(tag: re.Pattern[str], text: str, start: int, soft: set[SoftDefect]) 
     return match
 
 
-def _split_thought(reply: str, think: bool, defects: set[Defect], soft: set[SoftDefect]) -> tuple[str, str]:
-    """Return the thought and the text in which the answer is looked for."""
+def _split_thought(
+    reply: str, think: bool, defects: set[Defect], soft: set[SoftDefect]
+) -> tuple[str, int, str]:
+    """Return the thought, the index where it starts, and the text in which the answer is looked for."""
     opening = _search(_THINK_OPEN, reply, 0, soft)
     answer = _ANSWER_OPEN.search(reply)
     if opening is None or (answer is not None and answer.start() < opening.start()):
@@ -154,16 +162,17 @@ def _split_thought(reply: str, think: bool, defects: set[Defect], soft: set[Soft
             defects.add(Defect.NO_THINK)
         elif opening is not None:
             defects.add(Defect.UNEXPECTED_THINK)
-        return "", reply
+        return "", 0, reply
     if not think:
         defects.add(Defect.UNEXPECTED_THINK)
-    closing = _search(_THINK_CLOSE, reply, opening.end(), soft)
+    start = opening.end()
+    closing = _search(_THINK_CLOSE, reply, start, soft)
     if closing is not None:
-        return reply[opening.end() : closing.start()], reply[closing.end() :]
+        return reply[start : closing.start()], start, reply[closing.end() :]
     defects.add(Defect.UNCLOSED_THINK)
     if answer is None:
-        return reply[opening.end() :], ""
-    return reply[opening.end() : answer.start()], reply[answer.start() :]
+        return reply[start:], start, ""
+    return reply[start : answer.start()], start, reply[answer.start() :]
 
 
 def _find_answer(text: str, defects: set[Defect], soft: set[SoftDefect]) -> str | None:

@@ -13,7 +13,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from ragen_envs.conversation import prompt
 from ragen_envs.conversation.demonstrations import WorkedExample, worked_examples
-from ragen_envs.conversation.game_errors import checked_names, incomplete, named_errors, raise_named
+from ragen_envs.conversation.game_errors import checked_names, incomplete, named_errors
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, ParsedReply, parse_reply
 from ragen_envs.conversation.protocol import (
     MAX_TEXT,
@@ -127,7 +127,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Start an episode of the game; options are the game's."""
+        """Start an episode of the game; options and errors are the game's."""
         _, info = self.env.reset(seed=seed, options=options)
         self._played = self._actions_used = 0
         self._turns.clear()
@@ -168,12 +168,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             RagenError: See ``check``; or the game fails, and the message names its method.
         """
         settings = self.settings
-        try:
+        with named_errors(self._bare):
             parsed = self._read(reply, truncated)
             run = self._allowed(parsed)
             effective, rewards = self._run(run)
-        except Exception as error:  # not a context manager, which takes longer than some turns
-            raise_named(self._bare, error)
         executed = run[: len(rewards)]
         valid = parsed.is_valid
         penalty = 0.0 if valid else float(settings.format_penalty)
@@ -197,7 +195,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         with named_errors(self._bare):
             parsed = self._read(reply, truncated)
             claims = check_thought(self._bare, parsed.thought, self._allowed(parsed), self.names)
-        start = reply.find(parsed.thought)
+        start = parsed.thought_start
         return tuple(c._replace(start=start + c.start, end=start + c.end) for c in claims)
 
     def turn_value(self, reply: str, truncated: bool = False) -> float | None:

@@ -1,4 +1,4 @@
-"""The parts every game is made of: the base classes, the text face, the oracle's types, errors."""
+"""What games are made of. This package exports the names that most games of one's own need."""
 
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.oracle import Advice, Budget

@@ -4,11 +4,17 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 from numbers import Real
+from os import PathLike
 from typing import Any, TypeVar, cast
 
 from ragen_envs.errors import RagenError
 
 _T = TypeVar("_T")
+
+Level = str | Sequence[str]
+"""A level that a constructor is given; see `read_level`."""
+Levels = str | PathLike[str] | Sequence[Level]
+"""Several of them, or the file that has them."""
 
 
 def read_count(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -23,7 +29,9 @@ def read_number(name: str, value: Any, low: float = -math.inf, high: float = mat
     """Return a finite number from ``low`` to ``high``, or raise `RagenError`; a bool is no number."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or not low <= value <= high:
-        limits = "finite number" if high == math.inf else f"number from {low:g} to {high:g}"
+        limits = f"number from {low:g} to {high:g}"
+        if high == math.inf:
+            limits = "finite number" if low == -math.inf else f"finite number >= {low:g}"
         raise RagenError(f"{name} is {value!r}, but must be a {limits}")
     return float(value)
 
@@ -44,28 +52,15 @@ def read_choice(name: str, value: Any, choices: Iterable[_T]) -> _T:
     return cast("_T", value)
 
 
-def read_rows(level: Any) -> str | None:
-    """Return the text form of a level given as a list of its rows, or None if there is none."""
-    if level is None:
-        return None
-    rows = () if isinstance(level, str) or not isinstance(level, Sequence) else level
-    if not rows or not all(isinstance(row, str) for row in rows):
-        hint = "; use level.splitlines()" if isinstance(level, str) else ""
-        raise RagenError(f"level is {level!r}, but must be a list of strings{hint}")
+def read_level(name: str, value: Any) -> str:
+    """Return the text form of a level, rows joined by /, or raise `RagenError`.
+
+    The level is a list of its rows, or a text, whose lines may also be its rows.
+    """
+    rows = value.strip("\n").split("\n") if isinstance(value, str) else value
+    if not isinstance(rows, Sequence) or not rows or not all(isinstance(row, str) for row in rows):
+        raise RagenError(f"{name} is {value!r}, but must be a text or a list of rows")
     return "/".join(rows)
-
-
-def check_either(level: Any, levels: Any) -> None:
-    """Raise `RagenError` if both arguments that name levels are given."""
-    if level is not None and levels is not None:
-        raise RagenError("level is one level and levels are several; give one of the arguments")
-
-
-def read_text(name: str, value: Any) -> str | None:
-    """Return a string or None, or raise `RagenError`."""
-    if value is not None and not isinstance(value, str):
-        raise RagenError(f"{name} is {value!r}, but must be a string")
-    return value
 
 
 def _is_count(value: Any, low: int, high: int | None) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
-from ragen_envs.game.arguments import read_choice, read_count
+from ragen_envs.game.arguments import Level, Levels, read_choice, read_count, read_level
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.grids import BoardText, oriented
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
@@ -114,23 +114,37 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     orientation: int = 0
     """Rotation or reflection that is applied to each level of a game on grids; see `oriented`."""
-    _fixed: str | None = None
-    """The level that every reset plays instead of drawn ones, in text form; None for none."""
-    _levels: tuple[str, ...] = ()
-    """The levels that resets play instead of drawn ones, in text form; () for none."""
+    own_levels: tuple[str, ...] = ()
+    """The levels that the constructor was given, in text form, which resets play; () if levels are drawn."""
     _level: str
     _over: bool = True
     """Whether no episode is running."""
     _origin: tuple[str, int | None, int | None, int] | None = None
     """Split, index, seed and noise of the episode; None before the first reset."""
 
-    def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        split: str = TRAIN,
+        render_mode: str | None = None,
+        level: Level | None = None,
+        levels: Levels | None = None,
+    ) -> None:
         """Check the arguments that every game has.
 
+        Args:
+            split: Split of the levels, until a reset asks for another.
+            render_mode: One of those in ``metadata``, or None.
+            level: A level that every reset plays: a list of rows, or a text, such as ``instance.level``.
+            levels: Several such levels, or a file of them; resets draw one, or take the one of an index.
+
         Raises:
-            RagenError: There is no such split, or the game does not have the render mode.
+            RagenError: There is no such split or file, the game does not have the render mode, or a level is
+                neither rows nor a text.
         """
         self.split = read_split(split)
+        if level is not None and levels is not None:
+            raise RagenError("level is one level and levels are several; give one of the arguments")
+        self.own_levels = self.level_texts(levels) if level is None else (read_level("level", level),)
         modes = (None, *self.metadata["render_modes"])
         self.render_mode = read_choice("render_mode", render_mode, modes)
         if not hasattr(type(self), "distribution"):
@@ -145,7 +159,10 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         """Start an episode; see the class for ``options``.
 
         Raises:
-            InstanceError: An option is unknown, or names an instance that does not exist.
+            InstanceError: An option is unknown, or names a split or an instance that does not exist.
+            GenerationError: No level of the split is found.
+            RagenError: The option ``index`` or ``noise`` is no integer >= 0.
+            gymnasium.error.Error: The seed is no integer of Python, or below 0.
         """
         if seed is not None:  # without one, it does nothing
             super().reset(seed=seed)
@@ -183,18 +200,20 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     def numbered_level(self, split: str, index: int) -> str | None:
         """Return the level of a number, one's own or a frozen one; None if it must be drawn.
 
+        A single level of one's own has every number.
+
         Raises:
             InstanceError: There are fewer levels.
         """
-        if self._fixed is not None:
-            return self._fixed
-        levels: Sequence[Any] = self._levels
+        if len(self.own_levels) == 1:
+            return self.own_levels[0]
+        levels: Sequence[Any] = self.own_levels
         if not levels and self.has_packs and has_pack(self.distribution, split):
             levels = load_pack(self.distribution, split)
         if not levels:
             return None
         if index >= len(levels):
-            subject = "levels has" if self._levels else f"split '{split}' of '{self.distribution}' has"
+            subject = "levels has" if self.own_levels else f"split '{split}' of '{self.distribution}' has"
             raise InstanceError(f"index is {index}, but {subject} instances 0 to {len(levels) - 1}")
         chosen = levels[index]
         return chosen if isinstance(chosen, str) else str(chosen.level)
@@ -304,8 +323,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         raise InstanceError(f"{cls.__name__} reads no level files, such as '{path}'")
 
     @classmethod
-    def level_texts(cls, levels: str | PathLike[str] | Sequence[str] | None) -> tuple[str, ...]:
-        """Return the argument ``levels`` in text form: the levels of a file, or a list of texts as they are.
+    def level_texts(cls, levels: Levels | None) -> tuple[str, ...]:
+        """Return the argument ``levels`` in text form: the levels of a file or of a list.
 
         Raises:
             RagenError: It is neither, or the file is wrong.
@@ -314,14 +333,9 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             return ()
         if isinstance(levels, str | PathLike):
             return tuple(each.level for each in cls.read_levels(levels))
-        if not isinstance(levels, Sequence) or not levels or set(map(type, levels)) != {str}:
-            raise RagenError(f"levels is {levels!r:.80}, but must be a file or a list of strings")
-        return tuple(levels)
-
-    @property
-    def own_levels(self) -> tuple[str, ...]:
-        """The levels that the constructor was given, in text form; () if levels are drawn."""
-        return self._levels if self._fixed is None else (self._fixed,)
+        if not isinstance(levels, Sequence) or not levels:
+            raise RagenError(f"levels is {levels!r:.80}, but must be a file or a list of levels")
+        return tuple(read_level(f"levels[{i}]", level) for i, level in enumerate(levels))
 
     @property
     def own_keys(self) -> frozenset[str]:
@@ -331,7 +345,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     def without_own_levels(self) -> Self:
         """Return a copy that draws its levels, even if this env was given some."""
         drawing = copy.deepcopy(self)
-        drawing._fixed, drawing._levels = None, ()
+        drawing.own_levels = ()
         return drawing
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from ragen_envs.errors import RagenError
+from ragen_envs.game.arguments import Level, Levels
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.text import GRID
@@ -61,8 +62,14 @@ class WordGameEnv(GameEnv[str]):
     """Whether an action is legal in every state or in none; replies are then read without playing ahead."""
     _reason: str = ""
 
-    def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
-        super().__init__(split, render_mode)
+    def __init__(
+        self,
+        split: str = TRAIN,
+        render_mode: str | None = None,
+        level: Level | None = None,
+        levels: Levels | None = None,
+    ) -> None:
+        super().__init__(split, render_mode, level, levels)
         self.action_space = FreeText(self.max_action_characters)
 
     @abstractmethod

@@ -102,7 +102,9 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         """Start an episode; see the class.
 
         Raises:
-            InstanceError: The seed or an option has a wrong value.
+            InstanceError: There is no such split, or the option ``index`` is given.
+            GenerationError: No level of the split is found.
+            RagenError: The seed or the option ``noise`` is no integer >= 0.
         """
         given = options or {}
         if "index" in given:

@@ -21,14 +21,14 @@ TABLES = [env_id for game in MULTI_AGENT_GAMES for env_id in (game.id, game.text
 # One wrong value for each argument, through every face; the readers below know more of them.
 FIELDS = {
     "Sokoban": {
-        "size": 2.0, "boxes": True, "level": "######", "reward": "foo", "generator": ["sparse"],
+        "size": 2.0, "boxes": True, "level": b"#####", "reward": "foo", "generator": ["sparse"],
         "search_depth": "2", "levels": 3, "orientation": 8,
     },
     "FrozenLake": {"size": None, "p": "0.5", "success_rate": math.nan, "level": [1, 2], "levels": [],
                    "orientation": True},
     "Cube": {"scramble": "2", "level": []},
     "Countdown": {"numbers": 2.0, "level": 3},
-    "Mastermind": {"level": ["a"]},
+    "Mastermind": {"level": []},
     "Sudoku": {"clues": True, "level": [["#"]]},
     "Minesweeper": {"mines": math.inf, "level": 3},
     "WebShop": {
@@ -69,16 +69,30 @@ def test_numbers(value):
         arguments.read_number("p", value, 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [((), "finite number"), ((0,), "finite number >= 0"), ((0, 1), "number from 0 to 1")],
+)
+def test_a_refused_number_is_told_its_bounds(limits, words):
+    with pytest.raises(RagenError, match=f"sure is -inf, but must be a {words}$"):
+        arguments.read_number("sure", -math.inf, *limits)
+
+
 @pytest.mark.parametrize("value", ["foo", "", 1, math.nan, ["sparse"]])
 def test_names(value):
     with refusal("reward", value):
         arguments.read_choice("reward", value, ("dense", "sparse"))
 
 
-@pytest.mark.parametrize("value", [True, 3, "######", [1, 2], [], [["#"]]])
-def test_levels_of_rows(value):
+@pytest.mark.parametrize("value", [True, 3, b"##", [1, 2], [], [["#"]]])
+def test_levels_that_are_no_text_and_no_rows(value):
     with refusal("level", value):
-        arguments.read_rows(value)
+        arguments.read_level("level", value)
+
+
+@pytest.mark.parametrize("value", ["##/#_", "##\n#_", "\n##\n#_\n", ["##", "#_"], ("##", "#_")])
+def test_the_forms_of_a_level(value):
+    assert arguments.read_level("level", value) == "##/#_"
 
 
 def test_every_argument_of_every_game_is_covered():
@@ -136,13 +150,12 @@ def test_a_limit_that_no_episode_reaches():
     envs = gym.make_vec("ragen/FrozenLake-v0", num_envs=2, max_episode_steps=2**64)
     envs.reset(seed=0)
     assert not envs.step(np.zeros(2, np.int64))[3].any()
-    assert not envs.rollout(np.zeros((9, 2), np.int64)).truncations.any()
 
 
 PLAYERS = {
     "sokoban_coop": {"size": 2.0, "boxes": True, "level": 3},
     "frozen_lake_race": {
-        "size": None, "p": "0.5", "success_rate": math.nan, "finish": "foo", "level": ["P"],
+        "size": None, "p": "0.5", "success_rate": math.nan, "finish": "foo", "level": [1],
     },
     "bandit_market": {"arms": "2", "level": True},
 }  # fmt: skip
@@ -178,9 +191,43 @@ def test_numbers_of_numpy_are_numbers():
     assert env.unwrapped.success_rate == 0.5
 
 
-def test_a_level_in_one_string_gets_a_hint():
-    with pytest.raises(RagenError, match=r"must be a list of strings; use level\.splitlines\(\)"):
-        gym.make("ragen/Sokoban-v0", level="####\n#P_#")
+@pytest.mark.parametrize("env_id", NUMERIC)
+def test_the_level_of_an_instance_can_be_played_again(env_id):
+    first = gym.make(env_id).unwrapped
+    first.reset(seed=3)
+    level = first.instance.level
+    for form in (level, level.split("/") if "WebShop" not in env_id else [level], f"{level}\n"):
+        again = gym.make(env_id, level=form).unwrapped
+        again.reset(options={"split": "test", "index": 5})
+        assert (again.instance.level, again.instance.key) == (level, first.instance.key)
+
+
+@pytest.mark.parametrize("env_id", [game.id for game in MULTI_AGENT_GAMES])
+def test_the_level_of_several_players_can_be_played_again(env_id):
+    first = pettingzoo.make("parallel", env_id)
+    first.reset(seed=3)
+    level = first.unwrapped.instance.level
+    for form in (level, level.split("/")):
+        again = pettingzoo.make("parallel", env_id, level=form)
+        again.reset(seed=4)
+        assert again.unwrapped.instance.level == level
+
+
+@pytest.mark.parametrize("env_id", ["ragen/Sokoban-v0", "ragen/FrozenLake-v0"])
+def test_levels_have_the_forms_of_a_level(env_id):
+    first = gym.make(env_id).unwrapped
+    texts = [first.reset(seed=seed) and first.instance.level for seed in range(3)]
+    forms = [texts[0], texts[1].split("/"), texts[2].replace("/", "\n")]
+    for make in (gym.make, gym.make_vec):
+        given, plain = make(env_id, levels=forms), make(env_id, levels=texts)
+        for index in range(3):
+            options = {"index": index}
+            np.testing.assert_array_equal(given.reset(options=options)[0], plain.reset(options=options)[0])
+
+
+def test_a_wrong_one_of_several_levels_is_named():
+    with refusal("levels[1]", 3):
+        gym.make("ragen/Sokoban-v0", levels=["###", 3])
 
 
 @pytest.mark.parametrize("make", [gym.make, gym.make_vec])

@@ -25,7 +25,7 @@ QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 CORNER = ["######", "#P__##", "#_X_O#", "#_XO_#", "######"]
 LOST = ["#####", "#X__#", "#P_O#", "#####"]
 ROWS = {"corner": CORNER, "lost": LOST, "push": ["######", "#PX_O#", "#____#", "######"]}
-UNEVEN = {"per_action": -0.3, "box_on": 2.0, "box_off": -0.5, "solved": 7.0, "closer": 0.125}
+UNEVEN = {"per_action": -0.3, "box_on": 2.0, "box_off": -0.5, "solved": 7.0}
 BUDGETS = [Budget(0, 3, 2), Budget(1, 1, 1), Budget(4, 2, 2), Budget(5, 5, 5), Budget(5, 2, 5)]
 
 
@@ -52,7 +52,7 @@ def played(env, actions):
         *(("corner", "dense", budget) for budget in BUDGETS),
         ("lost", "sparse", BUDGETS[2]),
         ("lost", "dense", BUDGETS[3]),
-        *(("push", reward, BUDGETS[4]) for reward in ("sparse", "shaped", UNEVEN)),
+        *(("push", reward, BUDGETS[4]) for reward in ("sparse", UNEVEN)),
     ],
     ids=str,
 )

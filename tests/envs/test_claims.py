@@ -197,6 +197,21 @@ def test_claims_of_a_reply_have_their_place_in_it_and_count_executed_actions():
     assert count_predicted(claims[2:], result.executed) == 0
 
 
+@pytest.mark.parametrize("answer", ["<answer>Down</answer>", "<answer>- down.</answer>", "", "<think>"])
+def test_a_claim_is_in_the_thought_also_if_the_same_words_come_before(answer):
+    env = make("ragen/SokobanText-v0", level=["#####", "#PXO#", "#___#", "#####"])
+    env.reset(seed=0)
+    (claim,) = env.claims(f"player 1 1<think>player 1 1</think>{answer}")
+    assert (claim.start, claim.end) == (17, 27)
+
+
+def test_claims_of_a_reply_that_continues_the_thought_begin_with_it():
+    env = make("ragen/SokobanText-v0", level=["#####", "#PXO#", "#___#", "#####"], think_prefix=True)
+    env.reset(seed=0)
+    for reply, place in (("player 1 1</think><answer>Down</answer>", 0), ("<think>player 1 1</think>", 7)):
+        assert env.claims(reply)[0].start == place
+
+
 def test_other_names_of_actions_are_read():
     level = ["#####", "#PXO#", "#___#", "#####"]
     env = make("ragen/SokobanText-v0", level=level, action_names={"Down": "Right", "Right": "East"})

@@ -23,7 +23,7 @@ TABLES = [env_id for game in MULTI_AGENT_GAMES for env_id in (game.id, game.text
 CORRIDOR = ["########", "#P_X_O_#", "########"]
 VARIANTS = [
     *((env_id, {}) for env_id in COMPILED),
-    ("ragen/Sokoban-v0", {"reward": "shaped"}),
+    ("ragen/Sokoban-v0", {"reward": "sparse"}),
     ("ragen/Sokoban-v0", {"level": CORRIDOR}),
     ("ragen/FrozenLake-v0", {"level": ["SFF", "FHF", "FFG"]}),
     ("ragen/Bandit-v0", {"level": ["Nurse", "Somebody"]}),

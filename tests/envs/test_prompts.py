@@ -174,11 +174,8 @@ def test_sokobans_rules_state_its_rewards(weights):
         "box_on": "for pushing a box onto a target",
         "box_off": "for pushing a box off a target",
         "solved": "when every box is on a target",
-        "closer": "for a push that brings its box one cell nearer to the nearest target",
     }
     expected = {reasons[name]: amount for name, amount in weights.items() if amount}
-    if weights["closer"]:
-        expected["for a push that takes it one cell farther away "] = -weights["closer"]
     assert stated == expected
     assert ("Rewards: none." in rules) == (not expected)
     assert not re.search(r"\b0 for\b", rules)
@@ -187,12 +184,12 @@ def test_sokobans_rules_state_its_rewards(weights):
 LONG = ["########", "#P_X_O_#", "#______#", "#______#", "########"]
 
 
-@pytest.mark.parametrize("name", ["dense", "sparse", "shaped"])
+@pytest.mark.parametrize("name", ["dense", "sparse"])
 def test_a_push_is_paid_as_the_rules_say(name):
     env = ConversationWrapper(SokobanEnv(level=LONG, reward=name))
     prompt, _ = env.reset(seed=0)
-    stated = re.findall(r"(-?[\d.]+) (for every action|for a push that brings)", prompt)
-    expected = sum(float(amount) for amount, _ in stated)
+    stated = re.findall(r"(-?[\d.]+) for every action", prompt)
+    expected = sum(map(float, stated))
     env.play(say("Right"))
     assert env.play(say("Right")).reward == pytest.approx(expected)
 

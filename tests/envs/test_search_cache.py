@@ -2,9 +2,9 @@
 
 import pytest
 
-from ragen_envs.compiled.search_cache import search_cache
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.game.oracle import Budget
+from ragen_envs.game.search_cache import search_cache
 from ragen_envs.games.frozen_lake import FrozenLakeEnv, open_loop
 from ragen_envs.games.minesweeper import MinesweeperEnv
 from ragen_envs.games.minesweeper import oracle as minesweeper_oracle

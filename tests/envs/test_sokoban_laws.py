@@ -82,13 +82,13 @@ def test_reverse_play_is_the_published_search(generator, height, width, boxes, d
     buffers = scratch(height * width, boxes, law, lambda n: [0] * n)
     stream, compared, levels = new_stream("train", "published", boxes), 0, 0
     while compared < count:
-        stream = carve_room(board, height, width, law.any_start, stream)
+        stream = carve_room(board, height, width, stream)
         start, stream = place_targets(board, height * width, boxes, buffers.origin, stream)
         if not start:
             continue
         player = reverse_play(board, width, boxes, start, law, weights, buffers)
         ours = (player, frozenset(buffers.best)) if player else None
-        published = Published(board, width, list(buffers.origin), start, law.pulls_only)
+        published = Published(board, width, list(buffers.origin), start, law.ragen)
         assert ours == published.search(depth or 300)
         assert not any(buffers.pulls)
         compared, levels = compared + 1, levels + (ours is not None)

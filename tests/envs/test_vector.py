@@ -27,11 +27,11 @@ from ragen_envs.registration import GAMES
 
 IDS = [game.id for game in GAMES if game.vector_entry_point is not None]
 SOKOBAN, LAKE, BANDIT = "ragen/Sokoban-v0", "ragen/FrozenLake-v0", "ragen/Bandit-v0"
-UNEVEN = {"per_action": -0.3, "box_on": 2.0, "box_off": -0.5, "solved": 7.0, "closer": 0.125}
+UNEVEN = {"per_action": -0.3, "box_on": 2.0, "box_off": -0.5, "solved": 7.0}
 CORRIDOR = ["########", "#P_X_O_#", "########"]
 VARIANTS = [
     *((env_id, {}) for env_id in IDS),
-    (SOKOBAN, {"size": (5, 8), "boxes": 2, "reward": "shaped"}),
+    (SOKOBAN, {"size": (5, 8), "boxes": 2, "reward": "sparse"}),
     (SOKOBAN, {"reward": UNEVEN}),
     (SOKOBAN, {"levels": ["#######/#P__XO#/#######", "######/#P__X#/#O_X_#/######"]}),
     (LAKE, {"levels": ["P___/_O_G", "G__P/_OO_", "____/P_OG"]}),
@@ -381,6 +381,12 @@ def test_bad_resets(arguments, words):
     with pytest.raises(RagenError, match=words):
         envs.reset(**arguments)
     assert_same(envs._observations, before)
+
+
+def test_seeds_of_numpy_are_seeds():
+    one, other = (gym.make_vec(SOKOBAN, num_envs=3) for _ in range(2))
+    assert_same(one.reset(seed=np.int64(7)), other.reset(seed=7))
+    assert one.np_random_seed == other.np_random_seed == 7
 
 
 def test_bad_settings():

@@ -14,7 +14,7 @@ from itertools import product as combinations
 import pytest
 
 from ragen_envs.errors import GenerationError, RagenError
-from ragen_envs.games.webshop import WebShopEnv, load
+from ragen_envs.games.webshop import WebShopEnv
 from ragen_envs.games.webshop.catalogue import Catalogue
 from ragen_envs.games.webshop.dynamics import Page
 from ragen_envs.games.webshop.oracle import best_plan
@@ -73,7 +73,7 @@ def folder(tmp_path):
 
 
 def every_split(folder):
-    env = load(folder)
+    env = WebShopEnv(data=folder)
     found = {}
     for split in ("train", "validation", "test"):
         with suppress(GenerationError):  # a few products need not reach every split
@@ -113,7 +113,7 @@ def goals_of(folder, **changes):
     """Return the goals where the jacket has other fields."""
     items = [{**ITEMS[0], **changes}, *ITEMS[1:]]
     (folder / "items_shuffle_1000.json").write_text(json.dumps(items))
-    return load(folder).goals
+    return WebShopEnv(data=folder).goals
 
 
 def test_every_button_of_published_data_can_be_clicked(folder):
@@ -161,24 +161,24 @@ def test_limits_are_two_different_multiples_of_ten_as_published(folder, price, l
 
 def test_a_folder_may_be_relative(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    catalogue = load(".").catalogue
+    catalogue = WebShopEnv(data=".").catalogue
     monkeypatch.chdir(folder.parent)
     assert pickle.loads(pickle.dumps(catalogue)).content_hash == catalogue.content_hash
     with pytest.raises(RagenError, match="has no file"):
-        load(".")
+        WebShopEnv(data=".")
 
 
 @pytest.mark.slow
 def test_published_data_do_not_depend_on_the_process(folder):
     code = (
-        "import sys; from ragen_envs.games.webshop import load; env = load(sys.argv[1]);"
+        "import sys; from ragen_envs.games.webshop import WebShopEnv; env = WebShopEnv(data=sys.argv[1]);"
         "print(env.catalogue.content_hash, [g.limit for g in env.goals])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True,
         env={"PYTHONHASHSEED": "0"},
     )  # fmt: skip
-    here = load(str(folder))
+    here = WebShopEnv(data=str(folder))
     assert done.stdout == f"{here.catalogue.content_hash} {[goal.limit for goal in here.goals]}\n"
 
 
@@ -204,12 +204,12 @@ def test_published_data_do_not_depend_on_the_process(folder):
 def test_malformed_data_are_named(folder, name, text, message):
     (folder / name).write_text(text)
     with pytest.raises(RagenError, match=message):
-        load(folder)
+        WebShopEnv(data=folder)
 
 
 def test_a_folder_without_data(tmp_path):
     with pytest.raises(RagenError, match=r"has no file items_shuffle\.json or"):
-        load(tmp_path)
+        WebShopEnv(data=tmp_path)
 
 
 @pytest.mark.parametrize("arguments", [{"products": 60}, {"catalogue_seed": 1}])
@@ -220,7 +220,7 @@ def test_arguments_of_the_generated_catalogue_are_refused_with_data(folder, argu
 
 def test_copies_and_pickles_do_not_grow_with_the_goals(folder):
     def sizes():
-        env = load(folder)
+        env = WebShopEnv(data=folder)
         env.reset(seed=0)
         return len(pickle.dumps(env)), env
 

@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 from openenv.core import GenericEnvClient
 
-from ragen_envs.adapters.openenv_server import GameAction, GameClient, app
+from ragen_envs.adapters.openenv_server import GameAction, GameClient, GameEnvironment, app
 from ragen_envs.errors import RagenError
 
 REPLIES = [
@@ -49,6 +49,12 @@ def test_a_game_of_words_is_served_too(shop_url):
             told = game.step(GameAction(reply=reply))
             assert told.observation.text == env.step(reply)[0]
         assert (told.reward, told.observation.success) == (1.0, True)
+
+
+def test_an_environment_that_does_not_say_whether_the_goal_is_reached():
+    game = GameEnvironment("CartPole-v1", actions=["left", "right"])
+    assert game.reset(seed=0).success is None
+    assert game.step(GameAction(reply="<think>a</think><answer>left</answer>")).success is None
 
 
 def test_sessions_do_not_share_a_game(url):

@@ -1,6 +1,5 @@
 """The two-armed bandits as Gymnasium environments."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
-from ragen_envs.game.arguments import read_choice, read_number, read_rows
+from ragen_envs.game.arguments import Level, read_choice, read_number
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.bandit import generator, image, text
@@ -79,11 +78,11 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         jackpot: float = 1.0,
         chance: float = 0.25,
         gamble: str = "sounds_risky",
-        level: Sequence[str] | None = None,
+        level: Level | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level)
         self.arms = {
             SAFE: Arm(read_number("sure", sure), 1.0),
             RISKY: Arm(read_number("jackpot", jackpot), read_number("chance", chance, 0, 1)),
@@ -91,9 +90,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         if self.arms[SAFE].mean == self.arms[RISKY].mean:
             raise RagenError(f"both arms pay {self.arms[SAFE].mean:g} on average; change sure")
         self.gamble = read_choice("gamble", gamble, ROLES)
-        self._fixed = read_rows(level)
-        if self._fixed is not None:
-            text.decode_level(self._fixed)
+        for own in self.own_levels:
+            text.decode_level(own)
         count = len(generator.all_names()) + 1
         self.observation_space = spaces.MultiDiscrete([count, count])
         self.action_space = spaces.Discrete(2)

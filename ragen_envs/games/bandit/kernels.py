@@ -2,11 +2,8 @@
 
 from typing import Any, Final
 
-import numpy as np
-
-from ragen_envs.compiled.compiling import in_place, inner, jit, share
+from ragen_envs.compiled.compiling import in_place, inner, share
 from ragen_envs.compiled.kernels import (
-    BLOCK,
     DUE,
     EFFECTIVE,
     OWN,
@@ -16,9 +13,7 @@ from ragen_envs.compiled.kernels import (
     STREAM,
     SUCCESS,
     begin,
-    count_ended,
     first_outside,
-    record,
     settle,
 )
 from ragen_envs.games.bandit import dynamics, generator
@@ -59,15 +54,6 @@ def step(
     wrong = first_outside(actions, 2)
     if wrong >= 0:
         return -1 - wrong
-    return play(state, actions, rewards, flags, scratch, arms, better, limit)
-
-
-@inner
-def play(
-    state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, arms: Any, better: Any,
-    limit: Any,
-) -> Any:  # fmt: skip
-    """Step with actions that were checked; see ``step``."""
     safe, risky = Arm(arms[SAFE, 0], arms[SAFE, 1]), Arm(arms[RISKY, 0], arms[RISKY, 1])
     done = scratch[: actions.shape[0]]
     for i in range(actions.shape[0]):
@@ -126,37 +112,3 @@ def draw_all(names: Any, state: Any, phase: Any, wanted: Any, words: Any, hinted
             names[i, 1 - swapped] = risky[second]
             state[GAMBLE, i] = 1 - swapped if hinted else swapped
             start(state, i)
-
-
-@jit
-def rollout(
-    first: Any, last: Any, names: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
-    wanted: Any, fixed: Any, arms: Any, better: Any, limit: Any, words: Any, hinted: Any,
-) -> Any:  # fmt: skip
-    """Pull many arms of the bandits ``first`` to ``last``, and begin the episodes that fall due; returns -1.
-
-    Threads can play different bandits at the same time. ``actions`` is (steps, n) int64, all in [0, 2);
-    ``rewards``, (steps, n) float64, receives the payoffs, and ``ends``, (3, steps, n) bool, the flags
-    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, with the arms ``fixed`` or else fresh
-    ones. The rest is as of ``step``, ``start_all`` and ``draw_all``.
-    """
-    for low in range(first, last, BLOCK):
-        high = min(low + BLOCK, last)
-        block = state[:, low:high].copy()
-        flags = np.empty((GAMBLED + 1, high - low), np.bool_)
-        scratch = np.empty(high - low, np.int64)
-        over = count_ended(block)
-        for t in range(actions.shape[0]):
-            before = over
-            over = play(
-                block, actions[t, low:high], rewards[t, low:high], flags, scratch, arms, better,
-                limit,
-            )  # fmt: skip
-            record(flags, ends, t, low, high)
-            if (before if due == DUE else over) > 0:
-                if fixed is not None:
-                    start_all(names[low:high], block, due, fixed)
-                else:
-                    draw_all(names[low:high], block, due, wanted[low:high], words, hinted)
-        state[:, low:high] = block
-    return -1

@@ -1,7 +1,5 @@
 """Many bandits as one vectorised Gymnasium environment."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +19,6 @@ class BanditVectorEnv(GameVectorEnv):
 
     game = BanditEnv
     flags = ("gambled",)
-    rollout_kernel = kernels.rollout
     kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: BanditEnv
 
@@ -48,16 +45,6 @@ class BanditVectorEnv(GameVectorEnv):
             self._paid[: len(rewards)] = rewards
         return ended
 
-    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
-        failed: int = kernels.rollout(
-            first, last, self._observations, self._state, *arrays, self._arms, self._better,
-            self._limit, self._names, self._hinted,
-        )  # fmt: skip
-        rewards = arrays[1]
-        if len(rewards):
-            self._paid[first:last] = rewards[-1, first:last]
-        return failed
-
     def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
         kernels.draw_all(self._observations, self._state, phase, splits, self._names, self._hinted)
         return -1
@@ -79,8 +66,8 @@ class BanditVectorEnv(GameVectorEnv):
 
     def _show(self, i: int) -> None:
         names = generator.all_names()
-        shown = self.single._fixed or "/".join(names[k] for k in self._observations[i])
-        self.single.start(shown)
+        drawn = "/".join(names[k] for k in self._observations[i])
+        self.single.start(*(self.single.own_levels or (drawn,)))
         chosen = int(self._state[kernels.CHOSEN, i])
         if chosen >= 0:
             self.single.chosen, self.single.paid = chosen, float(self._paid[i])

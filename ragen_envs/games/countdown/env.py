@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ragen_envs.game.arguments import read_count, read_text
+from ragen_envs.game.arguments import Level, read_count
 from ragen_envs.game.oracle import Budget, RandomBaseline, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.countdown import dynamics, image, oracle, text
@@ -66,13 +66,12 @@ class CountdownEnv(WordGameEnv):
     target: int
 
     def __init__(
-        self, numbers: int = 4, level: str | None = None, split: str = TRAIN, render_mode: str | None = None
+        self, numbers: int = 4, level: Level | None = None, split: str = TRAIN, render_mode: str | None = None
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level)
         self.count = read_count("numbers", numbers, FEWEST, MOST)
-        self._fixed = read_text("level", level)
-        if self._fixed is not None:
-            given = len(text.decode_level(self._fixed)[0])
+        for own in self.own_levels:
+            given = len(text.decode_level(own)[0])
             if FEWEST <= given <= MOST:
                 self.count = given
         self.distribution = f"countdown-{self.count}"

@@ -1,13 +1,12 @@
 """The pocket cube as a Gymnasium environment."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ragen_envs.game.arguments import read_count, read_rows
+from ragen_envs.game.arguments import Level, read_count
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.oracle import Budget, RandomBaseline, as_budget
 from ragen_envs.games.cube import generator, image, oracle, text
@@ -72,15 +71,14 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     def __init__(
         self,
         scramble: int = 8,
-        level: Sequence[str] | None = None,
+        level: Level | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level)
         self.scramble = read_count("scramble", scramble, 1, MAX_SCRAMBLE)
-        self._fixed = read_rows(level)
-        if self._fixed is not None:
-            text.decode_level(self._fixed)
+        for own in self.own_levels:
+            text.decode_level(own)
         self.distribution = f"cube-{scramble}"
         self.observation_space = spaces.MultiDiscrete([len(COLORS)] * 24)
 

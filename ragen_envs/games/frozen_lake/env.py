@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ragen_envs.game.arguments import check_either, read_number, read_rows, read_sides
+from ragen_envs.game.arguments import Level, Levels, read_number, read_sides
 from ragen_envs.game.base import GameEnv, read_action
 from ragen_envs.game.grids import padded, read_orientation
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
@@ -53,10 +53,10 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 2 to 16. `p`: probability of a frozen
     tile. `success_rate`: probability to move in the intended direction; 1 means no slipping. `level`: a
-    fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `levels`: a file of maps in either alphabet,
-    or a list of maps, each its rows joined by `/` (docs/own-levels.md). `orientation`: which of the
-    eight rotations and reflections of every map is played, from 0 to 7: modulo 4 the quarter turns
-    counter-clockwise, which are mirrored from 4 on, as are the slips.
+    fixed map of `_OGP` or of Gymnasium's `SFHG`, as a list of rows or a text. `levels`: a file or a
+    list of maps (docs/own-levels.md). `orientation`: which of the eight rotations and reflections of
+    every map is played, from 0 to 7: modulo 4 the quarter turns counter-clockwise, which are mirrored
+    from 4 on, as are the slips.
 
     ## Version History
     * v0: Initial version.
@@ -77,18 +77,16 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         size: int | Sequence[int] = 4,
         p: float = 0.8,
         success_rate: float = 1 / 3,
-        level: Sequence[str] | None = None,
-        levels: str | PathLike[str] | Sequence[str] | None = None,
+        level: Level | None = None,
+        levels: Levels | None = None,
         orientation: int = 0,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level, levels)
         self.height, self.width = read_sides("size", size, 2, text.MAX_SIDE)
         self.p = read_number("p", p, 0, 1)
         self.success_rate = read_number("success_rate", success_rate, 0, 1)
-        check_either(level, levels)
-        self._fixed, self._levels = read_rows(level), self.level_texts(levels)
         if self.own_levels:
             sizes = [text.decode_level(each)[1:3] for each in self.own_levels]
             self.height, self.width = (max(sides) for sides in zip(*sizes, strict=True))

@@ -10,7 +10,6 @@ import numpy as np
 
 from ragen_envs.compiled.compiling import in_place, inner, jit, share
 from ragen_envs.compiled.kernels import (
-    BLOCK,
     DUE,
     EFFECTIVE,
     OWN,
@@ -21,10 +20,8 @@ from ragen_envs.compiled.kernels import (
     SUCCESS,
     begin,
     choose,
-    count_ended,
     first_outside,
     grid_key,
-    record,
     settle,
 )
 from ragen_envs.games.frozen_lake import dynamics, generator
@@ -37,10 +34,6 @@ POSITION: Final = OWN
 """Row of a state: the player's cell."""
 ROWS: Final = OWN + 1
 SLIPPED: Final = OWN_FLAG
-
-TILE: Final = 16
-"""First bit of the tile in an item of the ways; the bits before it are the place."""
-_PLACE: Final = (1 << TILE) - 1
 
 SUCCESS_RATE: Final = 0
 """Item of the settings: probability to go where intended."""
@@ -91,14 +84,13 @@ def step(
 
     Args:
         tiles: (n, h*w) uint8, without the players.
-        cells: The same with the players, to be kept up to date, or None.
+        cells: The same with the players, to be kept up to date.
         state: (ROWS, n) int64; streams are advanced by one draw.
         actions: (n,) int64.
         rewards: Receives the rewards, (n,) float64.
         flags: Receives the flags, (OWN_FLAG + 1, n) bool.
         scratch: Overwritten, at least n int64.
-        ways: The table of ``dynamics.ways``, (4*h*w,) int64. If there is a ``HOME``, the tile there is
-            in the bits from ``TILE`` on.
+        ways: The table of ``dynamics.ways``, (4*h*w,) int64.
         settings: (3,) float64; see ``SUCCESS_RATE``, ``LIMIT`` and ``HOME``.
 
     Returns:
@@ -107,15 +99,6 @@ def step(
     wrong = first_outside(actions, 4)
     if wrong >= 0:
         return -1 - wrong
-    return play(tiles, cells, state, actions, rewards, flags, scratch, ways, settings)
-
-
-@inner
-def play(
-    tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, ways: Any,
-    settings: Any,
-) -> Any:  # fmt: skip
-    """Step with actions that were checked; see ``step``."""
     success_rate, home = settings[SUCCESS_RATE], int(settings[HOME])
     turns = scratch[: actions.shape[0]]
     for i in range(actions.shape[0]):
@@ -140,23 +123,17 @@ def walk_all(tiles: Any, cells: Any, state: Any, ways: Any, flags: Any, turns: A
         here = state[POSITION, i]
         # For signed indices, numba checks for negative values.
         turns[i] = ways[np.uint64(4 * here + turns[i])]
-        if cells is not None:
-            cells[i, np.uint64(here)] = tiles[i, np.uint64(here)]
+        cells[i, np.uint64(here)] = tiles[i, np.uint64(here)]
     for i in range(turns.shape[0]):
         before = state[POSITION, i]
         running = state[PHASE, i] == RUNNING
-        after = turns[i] & _PLACE if running else (before if home < 0 else home)
+        after = turns[i] if running else (before if home < 0 else home)
         flags[EFFECTIVE, i] = (after != before) & running
         state[POSITION, i] = after
-    if cells is None and home >= 0:
-        for i in range(turns.shape[0]):
-            turns[i] >>= TILE
-        return
     for i in range(turns.shape[0]):
         here = np.uint64(state[POSITION, i])
         turns[i] = tiles[i, here]
-        if cells is not None:
-            cells[i, here] = tiles[i, here] + PLAYER
+        cells[i, here] = tiles[i, here] + PLAYER
 
 
 @inner
@@ -180,16 +157,6 @@ def start_all(tiles: Any, cells: Any, state: Any, phase: Any, levels: Any) -> No
                 for cell in range(levels.shape[1]):
                     tiles[i, cell] = levels[chosen, cell]
             start(tiles, cells, state, i)
-
-
-@inner
-def show_all(tiles: Any, cells: Any, state: Any) -> None:
-    """Write the cells of every lake: its tiles, with the player."""
-    for i in range(state.shape[1]):
-        for cell in range(tiles.shape[1]):
-            cells[i, cell] = tiles[i, cell]
-    for i in range(state.shape[1]):
-        cells[i, state[POSITION, i]] += PLAYER
 
 
 @jit
@@ -223,50 +190,6 @@ def draw_all(
             return i
         state[STREAM, i] = stream
         start(lakes, cells, state, i)
-    return -1
-
-
-@jit
-def rollout(
-    first: Any, last: Any, tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any,
-    due: Any, wanted: Any, fixed: Any, settings: Any, height: Any, width: Any, p: Any, ways: Any,
-    key_weights: Any, images: Any,
-) -> Any:  # fmt: skip
-    """Play many steps on the lakes ``first`` to ``last``, and begin the episodes that fall due.
-
-    Threads can play different lakes at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
-    ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
-    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, on the levels ``fixed`` or else on fresh
-    ones. The rest is as of ``step``, ``start_all`` and ``draw_all``. Returns -1, or a lake for which no map
-    was found.
-    """
-    for low in range(first, last, BLOCK):
-        high = min(low + BLOCK, last)
-        lakes, shown, block = tiles[low:high], cells[low:high], state[:, low:high].copy()
-        flags = np.empty((SLIPPED + 1, high - low), np.bool_)
-        scratch = np.empty(high - low, np.int64)
-        over = count_ended(block)
-        failed = -1
-        for t in range(actions.shape[0]):
-            before = over
-            over = play(
-                lakes, None, block, actions[t, low:high], rewards[t, low:high], flags, scratch, ways,
-                settings,
-            )  # fmt: skip
-            record(flags, ends, t, low, high)
-            if settings[HOME] < 0 and (before if due == DUE else over) > 0:
-                if fixed is not None:
-                    start_all(lakes, shown, block, due, fixed)
-                    continue
-                failed = draw_all(
-                    lakes, shown, block, due, wanted[low:high], height, width, p, ways, key_weights, images
-                )
-                if failed >= 0:
-                    break
-        show_all(lakes, shown, block)
-        state[:, low:high] = block
-        if failed >= 0:
-            return low + failed
     return -1
 
 

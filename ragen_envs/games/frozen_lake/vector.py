@@ -1,7 +1,5 @@
 """Many lakes as one vectorised Gymnasium environment."""
 
-from typing import Any
-
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
@@ -23,7 +21,6 @@ class FrozenLakeVectorEnv(GameVectorEnv):
 
     game = FrozenLakeEnv
     flags = ("slipped",)
-    rollout_kernel = kernels.rollout
     kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: FrozenLakeEnv
 
@@ -41,8 +38,6 @@ class FrozenLakeVectorEnv(GameVectorEnv):
             and self.autoreset_mode is AutoresetMode.NEXT_STEP
         ):
             self._begins_again, home = True, int(np.argmax(self._fixed))
-            tiles = (self._fixed[0] % PLAYER).astype(np.int64)
-            self._ways |= tiles[self._ways] << kernels.TILE
         self._settings = np.array([self.single.success_rate, self._limit, home], np.float64)
 
     def _link(self) -> None:
@@ -58,14 +53,6 @@ class FrozenLakeVectorEnv(GameVectorEnv):
             self._settings,
         )  # fmt: skip
         return ended
-
-    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
-        single = self.single
-        failed: int = kernels.rollout(
-            first, last, self._tiles, self._cells, self._state, *arrays, self._settings, single.height,
-            single.width, single.p, self._ways, *self._tables,
-        )  # fmt: skip
-        return failed
 
     def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
         single = self.single

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ragen_envs.game.arguments import read_text
+from ragen_envs.game.arguments import Level
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.mastermind import dynamics, image, oracle, text
@@ -59,11 +59,12 @@ class MastermindEnv(WordGameEnv):
     guesses: tuple[tuple[str, dynamics.Answer], ...]
     """The guesses so far and their answers."""
 
-    def __init__(self, level: str | None = None, split: str = TRAIN, render_mode: str | None = None) -> None:
-        super().__init__(split, render_mode)
-        self._fixed = read_text("level", level)
-        if self._fixed is not None:
-            text.decode_level(self._fixed)
+    def __init__(
+        self, level: Level | None = None, split: str = TRAIN, render_mode: str | None = None
+    ) -> None:
+        super().__init__(split, render_mode, level)
+        for own in self.own_levels:
+            text.decode_level(own)
 
     @property
     def success(self) -> bool:

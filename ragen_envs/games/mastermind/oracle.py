@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.compiled.search_cache import search_cache
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.game.oracle import Advice, Budget
+from ragen_envs.game.search_cache import search_cache
 from ragen_envs.games.mastermind.dynamics import CODES, NUMBERS, Answer, answers
 
 EXACT: Final = 60

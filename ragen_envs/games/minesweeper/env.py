@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ragen_envs.game.arguments import read_count, read_rows
+from ragen_envs.game.arguments import Level, read_count
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.places import place_name
 from ragen_envs.game.word_game import Legality, WordGameEnv
@@ -69,15 +69,14 @@ class MinesweeperEnv(WordGameEnv):
     def __init__(
         self,
         mines: int = 3,
-        level: Sequence[str] | None = None,
+        level: Level | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level)
         self.mines = read_count("mines", mines, 1, 4)
-        self._fixed = read_rows(level)
-        if self._fixed is not None:
-            self.mines = text.decode_level(self._fixed)[0].bit_count()
+        for own in self.own_levels:
+            self.mines = text.decode_level(own)[0].bit_count()
         self.distribution = f"minesweeper-{SIDE}x{SIDE}-{self.mines}"
 
     @property

@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.compiled.search_cache import search_cache
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.game.oracle import Budget
+from ragen_envs.game.search_cache import search_cache
 from ragen_envs.games.minesweeper.dynamics import ALL, AROUND, CELLS, Cells, members, number, opened_by
 
 MAX_STATES: Final = 200_000

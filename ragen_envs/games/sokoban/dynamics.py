@@ -5,7 +5,7 @@ the buffer they are given, so that they run unchanged on a ``bytearray`` in plai
 array row when compiled.
 """
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import MutableSequence
 from typing import Final, NamedTuple
 
 WALL: Final = 0
@@ -66,20 +66,16 @@ class Reward(NamedTuple):
     """Added when a box is pushed off a target."""
     solved: float
     """Added once, when every box is on a target."""
-    closer: float = 0.0
-    """Added per cell that a push brings its box nearer, in Manhattan distance, to the nearest target
-    (subtracted per cell that it takes it away): potential-based shaping (Ng et al. 1999)."""
 
 
 REWARDS: Final = {
     "dense": Reward(-0.1, 1.0, -1.0, 10.0),
     "sparse": Reward(0.0, 0.0, 0.0, 1.0),
-    "shaped": Reward(-0.1, 1.0, -1.0, 10.0, 0.25),
 }
-"""dense is the paper's; sparse pays only the solution; shaped adds the boxes' way to the targets."""
+"""dense is the paper's; sparse pays only the solution."""
 
 
-def reward_of(reward: Reward, gained: int, solved: bool, closer: int) -> float:
+def reward_of(reward: Reward, gained: int, solved: bool) -> float:
     """Return the reward of an action that changed the boxes on targets by ``gained``."""
     total = reward.per_action
     if gained > 0:
@@ -88,8 +84,6 @@ def reward_of(reward: Reward, gained: int, solved: bool, closer: int) -> float:
         total += reward.box_off
     if solved:
         total += reward.solved
-    if closer != 0:
-        total += reward.closer * closer
     return total
 
 
@@ -99,15 +93,9 @@ def account(left: int, moved: int, gained: int) -> tuple[int, int]:
     return left, int(left == 0) & moved
 
 
-def approach(distances: Sequence[int], pushed: int, after: int) -> int:
-    """Return by how many cells a push from one index to another brings its box nearer to a target."""
-    return distances[pushed] - distances[after]
-
-
 def play(
-    board: MutableSequence[int], player: int, offset: int, left: int, reward: Reward,
-    distances: Sequence[int],
-) -> tuple[int, int, int, float]:  # fmt: skip
+    board: MutableSequence[int], player: int, offset: int, left: int, reward: Reward
+) -> tuple[int, int, int, float]:
     """Play one action: move, count the boxes and pay.
 
     Args:
@@ -116,7 +104,6 @@ def play(
         offset: What the action adds to it, see ``offsets``.
         left: Targets without a box before.
         reward: What is paid.
-        distances: ``target_distances`` of the board; not read where ``reward.closer`` is 0.
 
     Returns:
         The player's new index; 1 if anything moved, else 0; targets without a box; the reward.
@@ -125,26 +112,4 @@ def play(
     if not pushed and left:
         return player, moved, left, reward.per_action
     left, solved = account(left, moved, gained)
-    closer = 0
-    if pushed and reward.closer:
-        closer = approach(distances, pushed, pushed + offset)
-    return player, moved, left, reward_of(reward, gained, solved == 1, closer)
-
-
-def write_distances(board: MutableSequence[int], width: int, distances: MutableSequence[int]) -> None:
-    """Write each cell's Manhattan distance to the nearest target."""
-    size = len(board)
-    for i in range(size):
-        distances[i] = size
-    for t in range(size):
-        if board[t] == TARGET or board[t] == BOX_ON_TARGET or board[t] == PLAYER_ON_TARGET:
-            for i in range(size):
-                apart = abs(i // width - t // width) + abs(i % width - t % width)
-                distances[i] = min(distances[i], apart)
-
-
-def target_distances(board: MutableSequence[int], width: int) -> list[int]:
-    """Return each cell's Manhattan distance to the nearest target."""
-    distances = [0] * len(board)
-    write_distances(board, width, distances)
-    return distances
+    return player, moved, left, reward_of(reward, gained, solved == 1)

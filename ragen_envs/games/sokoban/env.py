@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
 from ragen_envs.game.arguments import (
-    check_either,
+    Level,
+    Levels,
     read_choice,
     read_count,
     read_number,
-    read_rows,
     read_sides,
 )
 from ragen_envs.game.base import GameEnv
@@ -33,7 +33,6 @@ from ragen_envs.games.sokoban.dynamics import (
     move,
     offsets,
     play,
-    target_distances,
 )
 from ragen_envs.games.sokoban.generator import generate
 from ragen_envs.games.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
@@ -73,9 +72,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
-    box pushed off one, +10 when all are on targets. `"sparse"`: 1 for the solution. `"shaped"`: dense,
-    plus 0.25 for each cell by which a push brings its box nearer to a target. A mapping
-    of `per_action`, `box_on`, `box_off`, `solved` and `closer` sets each weight.
+    box pushed off one, +10 when all are on targets. `"sparse"`: 1 for the solution. A mapping of
+    `per_action`, `box_on`, `box_off` and `solved` sets each weight.
 
     ## Episode End
     Terminates when all boxes are on targets; truncated by the time limit.
@@ -87,8 +85,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
     boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
-    fixed board as rows of `#_O√XPS`. `levels`: a file of levels, `corridors`, or a list of boards, each
-    its rows joined by `/` (docs/own-levels.md). `generator`: the level distribution, "ragen" or
+    fixed board of `#_O√XPS`, as a list of rows or a text. `levels`: a file or a list of boards, or
+    `corridors` (docs/own-levels.md). `generator`: the level distribution, "ragen" or
     "gym-sokoban"; see `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse
     play, at least 3. A depth of d allows d - 2 steps; None means 300. `orientation`: which of the eight
     rotations and reflections of every level is played, from 0 to 7: modulo 4 the quarter turns
@@ -110,27 +108,24 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     """Targets of the level, at most as many as ``boxes``."""
     _player: int
     _left: int
-    _distances: Sequence[int]
 
     def __init__(
         self,
         size: int | Sequence[int] = 6,
         boxes: int = 1,
         reward: str | Mapping[str, float] = "dense",
-        level: Sequence[str] | None = None,
-        levels: str | PathLike[str] | Sequence[str] | None = None,
+        level: Level | None = None,
+        levels: Levels | None = None,
         generator: str = RAGEN,
         search_depth: int | None = None,
         orientation: int = 0,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level, levels)
         self.height, self.width = read_sides("size", size, 4, SIDE)
         self.boxes = read_count("boxes", boxes, 1, 16)
         self.reward = _read_reward(reward)
-        self._fixed, self._levels = read_rows(level), self.level_texts(levels)
-        check_either(level, levels)
         if self.own_levels:
             boards, heights, widths = zip(*map(text.decode_level, self.own_levels), strict=True)
             self.height, self.width = max(heights), max(widths)
@@ -149,9 +144,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def play(self, action: int) -> tuple[float, bool, bool]:
         self._player, moved, self._left, paid = play(
-            self._board, self._player, self._offsets[action], self._left, self.reward,
-            self._distances,
-        )  # fmt: skip
+            self._board, self._player, self._offsets[action], self._left, self.reward
+        )
         return paid, self.success, moved == 1
 
     @property
@@ -229,7 +223,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         on_target = board.count(BOX_ON_TARGET)
         self.boxes, self.targets = board.count(BOX) + on_target, self._left + on_target
         self._player = max(board.find(PLAYER), board.find(PLAYER_ON_TARGET))
-        self._distances = target_distances(self._board, self.width) if self.reward.closer else ()
 
     @property
     def level(self) -> str:

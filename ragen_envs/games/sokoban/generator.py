@@ -39,7 +39,7 @@ def attempt(
 
     Returns the player's index in the finished level, or 0 if the room was no good, and the advanced stream.
     """
-    stream = carve_room(board, height, width, law.any_start, stream)
+    stream = carve_room(board, height, width, stream)
     start, stream = place_targets(board, height * width, boxes, buffers.origin, stream)
     if start == 0:
         return 0, stream
@@ -50,7 +50,7 @@ def attempt(
     for b in range(boxes):
         board[buffers.best[b]] = BOX
         displacement += apart(buffers.best[b], buffers.origin[b], width)
-    steps = MOST_STEPS * law.walks
+    steps = MOST_STEPS * law.ragen
     player, stream = walk_away(board, width, player, steps, displacement, stream)
     board[player] = PLAYER if board[player] == FLOOR else PLAYER + 1
     return player, stream

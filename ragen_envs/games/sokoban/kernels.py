@@ -10,22 +10,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.compiled.compiling import first_use, in_place, inner, jit, share
+from ragen_envs.compiled.compiling import first_use, in_place, inner, share
 from ragen_envs.compiled.kernels import (
-    BLOCK,
     DUE,
     EFFECTIVE,
     OWN,
-    OWN_FLAG,
     PHASE,
     RUNNING,
     STREAM,
     SUCCESS,
     begin,
     choose,
-    count_ended,
     first_outside,
-    record,
     settle,
 )
 from ragen_envs.games.sokoban import dynamics, generator, level_key, reverse_play, rooms
@@ -39,11 +35,9 @@ from ragen_envs.games.sokoban.dynamics import (
     UP,
     Reward,
     account,
-    approach,
     move,
     offsets,
     reward_of,
-    write_distances,
 )
 from ragen_envs.games.sokoban.generator import draw
 from ragen_envs.games.sokoban.laws import Law
@@ -60,47 +54,48 @@ ON_TARGET: Final = OWN + 2
 ROWS: Final = OWN + 3
 
 share(
-    dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
+    dynamics.account, dynamics.offsets, rooms.carve_room,
     rooms.place_targets, reverse_play._box_key, reverse_play.first_visit, reverse_play.apart,
     reverse_play._is_free, reverse_play.reverse_play, reverse_play.walk_away,
     generator.attempt, generator.draw, level_key._flood, level_key.room_key,
 )  # fmt: skip
 
 
+_GAINED: Final = 7
+"""First bit of the change of boxes on targets in an outcome."""
+
+
 def _outcomes() -> NDArray[np.int64]:
     """Return the effects of ``dynamics.move``, for each pair of cells ahead: (7 * 7,) packed in bits.
 
     From the lowest: the new cell ahead (3 bits), the new cell beyond (3), whether the player moved
-    (1), whether it pushed (1), 1 + the change of boxes on targets (2).
+    (1), 1 + the change of boxes on targets (2).
     """
     packed = []
     for ahead, beyond in product(range(PLAYER_ON_TARGET + 1), repeat=2):
         line = bytearray([PLAYER, ahead, beyond])
-        _, moved, pushed, gained = move(line, 0, 1)
-        bits = line[1] | line[2] << 3 | moved << 6 | int(pushed > 0) << 7 | (gained + 1) << 8
-        packed.append(bits)
+        _, moved, _, gained = move(line, 0, 1)
+        packed.append(line[1] | line[2] << 3 | moved << 6 | (gained + 1) << _GAINED)
     return np.array(packed)
 
 
 _OUTCOMES: Final = _outcomes()
-_GAINED: Final = 8
-_CLOSER: Final = 10
-_UNPAID: Final = 18
+_UNPAID: Final = 6
 """Item of the payoffs: what is paid on a board whose episode is not running."""
-_NOTHING: Final = 1 << _GAINED | 1 << _CLOSER
+_NOTHING: Final = 1 << _GAINED
 """Result of a step on a board whose episode is not running."""
 
 
 def payoffs(reward: Reward) -> NDArray[np.float64]:
-    """Return ``reward_of`` for every [1 + closer, 1 + gained, solved], and a last 0: (19,)."""
-    order = product((-1, 0, 1), (-1, 0, 1), (False, True))
-    return np.array([*(reward_of(reward, g, solved, c) for c, g, solved in order), 0.0])
+    """Return ``reward_of`` for every [1 + gained, solved], and a last 0: (7,)."""
+    order = product((-1, 0, 1), (False, True))
+    return np.array([*(reward_of(reward, gained, solved) for gained, solved in order), 0.0])
 
 
 @in_place
 def step(
     cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, width: Any, limit: Any,
-    payoff: Any, distances: Any,
+    payoff: Any,
 ) -> Any:  # fmt: skip
     """Play one action on each board; boards whose episode is not running stay as they are.
 
@@ -114,7 +109,6 @@ def step(
         width: Cells in a row.
         limit: Steps after which an episode is truncated.
         payoff: The table of ``payoffs``.
-        distances: Distances to the nearest target, as ``cells``, int16; None if nothing asks.
 
     Returns:
         How many episodes ended, or -1 - i if action i is none; then nothing has changed.
@@ -122,17 +116,8 @@ def step(
     wrong = first_outside(actions, 4)
     if wrong >= 0:
         return -1 - wrong
-    return play(cells, state, actions, rewards, flags, scratch, width, limit, payoff, distances)
-
-
-@inner
-def play(
-    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, width: Any, limit: Any,
-    payoff: Any, distances: Any,
-) -> Any:  # fmt: skip
-    """Step with actions that were checked; see ``step``."""
     done = scratch[: actions.shape[0]]
-    move_all(cells, state, actions, width, distances, done)
+    move_all(cells, state, actions, width, done)
     for i in range(actions.shape[0]):
         bits = done[i]
         gained = (bits >> _GAINED) & 3
@@ -140,7 +125,7 @@ def play(
         state[ON_TARGET, i] += state[OFF_TARGET, i] - left
         state[OFF_TARGET, i] = left
         flags[EFFECTIVE, i] = (bits >> 6) & 1
-        done[i] = ((bits >> _CLOSER) * 3 + gained) * 2 + won
+        done[i] = gained * 2 + won
     for i in range(actions.shape[0]):
         running = state[PHASE, i] == RUNNING
         rewards[i] = payoff[np.uint64(done[i] if running else _UNPAID)]
@@ -152,8 +137,8 @@ def play(
 
 
 @inner
-def move_all(cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any) -> None:
-    """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES`` and 1 + closer above them."""
+def move_all(cells: Any, state: Any, actions: Any, width: Any, outcome: Any) -> None:
+    """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES``."""
     up, down, left, right = offsets(width)
     for i in range(actions.shape[0]):
         across = left if actions[i] == LEFT else right
@@ -172,10 +157,7 @@ def move_all(cells: Any, state: Any, actions: Any, width: Any, distances: Any, o
         cells[ahead] = bits & 7
         cells[beyond] = (bits >> 3) & 7
         state[HERE, i] = here + outcome[i] * moved
-        closer = 1
-        if distances is not None:
-            closer += ((bits >> 7) & 1) * approach(distances, int(ahead), int(beyond))
-        outcome[i] = bits | closer << _CLOSER
+        outcome[i] = bits
 
 
 @inner
@@ -186,7 +168,7 @@ def _copy(source: Any, target: Any) -> None:
 
 
 @inner
-def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any) -> None:
+def start(cells: Any, state: Any, i: Any, size: Any, width: Any) -> None:
     """Begin an episode on board ``i``, whose cells are already in the buffer."""
     first = width + i * size
     left = 0
@@ -198,20 +180,18 @@ def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any)
             state[HERE, i] = cell
     state[OFF_TARGET, i] = left
     state[ON_TARGET, i] = on_target
-    if distances is not None:
-        write_distances(cells[first : first + size], width, distances[first : first + size])
     begin(state, i)
 
 
 @in_place
-def start_all(cells: Any, state: Any, phase: Any, levels: Any, size: Any, width: Any, distances: Any) -> None:
+def start_all(cells: Any, state: Any, phase: Any, levels: Any, size: Any, width: Any) -> None:
     """Begin an episode on every board in a phase: on one of some levels, (k, h*w), or on its own cells."""
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
             if levels is not None:
                 first = width + i * size
                 _copy(levels[choose(state, i, levels.shape[0])], cells[first : first + size])
-            start(cells, state, i, size, width, distances)
+            start(cells, state, i, size, width)
 
 
 def working_memory(size: int, law: Law) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -226,13 +206,12 @@ def working_memory(size: int, law: Law) -> tuple[NDArray[np.int64], NDArray[np.i
 @in_place
 def draw_all(
     cells: Any, state: Any, phase: Any, wanted: Any, height: Any, width: Any, boxes: Any, law: Any,
-    search_weights: Any, room_weights: Any, distances: Any, memory: Any,
+    search_weights: Any, room_weights: Any, memory: Any,
 ) -> Any:  # fmt: skip
     """Begin an episode on a fresh level on every board in a phase.
 
-    ``wanted`` holds the index of each board's split, (n,) int64. ``memory`` is a ``working_memory`` that no
-    other thread uses. Returns -1, or the first board for which ``MAX_ATTEMPTS`` rooms were not enough; its
-    stream is as before.
+    ``wanted`` holds the index of each board's split, (n,) int64. ``memory`` is a ``working_memory``. Returns
+    -1, or the first board for which ``MAX_ATTEMPTS`` rooms were not enough; its stream is as before.
     """
     size = height * width
     rows, table, trail = memory
@@ -249,61 +228,7 @@ def draw_all(
         if player == 0:
             return i
         state[STREAM, i] = stream
-        start(cells, state, i, size, width, distances)
-    return -1
-
-
-@jit
-def rollout(
-    first: Any, last: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
-    wanted: Any, fixed: Any, limit: Any, payoff: Any, height: Any, width: Any, boxes: Any, law: Any,
-    search_weights: Any, room_weights: Any, distances: Any, memory: Any,
-) -> Any:  # fmt: skip
-    """Play many steps on the boards ``first`` to ``last``, and begin the episodes that fall due.
-
-    Threads can play different boards at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
-    ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
-    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, on the levels ``fixed`` or else on fresh
-    ones. The rest is as of ``step``, ``start_all`` and ``draw_all``. Returns -1, or a board for which no
-    level was found.
-    """
-    size = height * width
-    for low in range(first, last, BLOCK):
-        high = min(low + BLOCK, last)
-        begin, end = low * size, high * size + 2 * width
-        # The padding belongs to boards that another thread may play.
-        boards, block = cells[begin:end].copy(), state[:, low:high].copy()
-        block[HERE] -= begin
-        near: Any = None if distances is None else distances[begin:end].copy()
-        flags = np.empty((OWN_FLAG, high - low), np.bool_)
-        scratch = np.empty(high - low, np.int64)
-        over = count_ended(block)
-        failed = -1
-        for t in range(actions.shape[0]):
-            before = over
-            over = play(
-                boards, block, actions[t, low:high], rewards[t, low:high], flags, scratch, width, limit,
-                payoff, near,
-            )  # fmt: skip
-            record(flags, ends, t, low, high)
-            if (before if due == DUE else over) > 0:
-                if fixed is not None:
-                    start_all(boards, block, due, fixed, size, width, near)
-                    continue
-                failed = draw_all(
-                    boards, block, due, wanted[low:high], height, width, boxes, law, search_weights,
-                    room_weights, near, memory,
-                )  # fmt: skip
-                if failed >= 0:
-                    break
-        _copy(boards[width : end - begin - width], cells[begin + width : end - width])
-        if distances is not None:
-            _copy(near[width : end - begin - width], distances[begin + width : end - width])
-        block[HERE] += begin
-        for row in range(ROWS):
-            _copy(block[row], state[row, low:high])
-        if failed >= 0:
-            return low + failed
+        start(cells, state, i, size, width)
     return -1
 
 
@@ -323,7 +248,7 @@ def generate(
     with first_use(draw_all):
         failed = draw_all(
             cells, state, RUNNING, np.array([SPLITS.index(split)]), height, width, boxes, law, weights,
-            rooms, None, working_memory(height * width, law),
+            rooms, working_memory(height * width, law),
         )  # fmt: skip
     if failed >= 0:
         raise generator.no_level(height, width, boxes)

@@ -12,15 +12,8 @@ _DEEP: Final = 298
 class Law(NamedTuple):
     """The settings that distinguish generators; plain numbers, so that compiled code can read it."""
 
-    pulls_only: int
-    """1: each step of the reverse search pulls the box behind the player, if there is one. 0: the search
-    also tries the four steps that leave the box where it is."""
-    every_pull: int
-    """1: each pull counts as a change of box. 0: only a pull of another box than before does."""
-    any_start: int
-    """1: the walker may start on the last row or column; its first step brings it inside."""
-    walks: int
-    """1: the player walks away from the last box that it pulled."""
+    ragen: int
+    """1: the rules of RAGEN's code, 0: those of gym-sokoban; see `GENERATORS`."""
     depth: int
     """Most steps of the reverse search from the solved state."""
     nodes: int
@@ -28,17 +21,18 @@ class Law(NamedTuple):
 
 
 _LAWS: Final[Mapping[str, Law]] = {
-    RAGEN: Law(1, 0, 1, 1, _DEEP, 300_000),
-    "gym-sokoban": Law(0, 1, 1, 0, _DEEP, 300_000),
+    RAGEN: Law(1, _DEEP, 300_000),
+    "gym-sokoban": Law(0, _DEEP, 300_000),
 }
 
 GENERATORS: Final = tuple(_LAWS)
 """Names of the level distributions.
 
-- ``ragen``: the generator of the paper's published code, and the default. The search only pulls, a change
-  of box counts when the pulled box differs from the one before, and the player walks up to three steps at
-  the end.
-- ``gym-sokoban``: gym-sokoban 0.0.6, where the search also walks and every pull counts as a change of box.
+- ``ragen``: the generator of the paper's published code, and the default. Each step of the search pulls the
+  box behind the player, if there is one, a change of box counts when the pulled box differs from the one
+  before, and the player walks up to three steps at the end.
+- ``gym-sokoban``: gym-sokoban 0.0.6, where the search also tries the steps that leave a box where it is,
+  every pull counts as a change of box, and the player stays where the search ends.
 """
 
 
@@ -52,7 +46,7 @@ def law_of(generator: str, search_depth: int | None, height: int, width: int, bo
     floor = (height - 2) * (width - 2)
     states = comb(floor, boxes) * max(floor - boxes, 1) * 2**boxes
     depth = law.depth if search_depth is None else search_depth - 2
-    choices = 4 if law.pulls_only else 8
+    choices = 4 if law.ragen else 8
     # One of the choices leads back, or into the box that was just pulled. 16 steps exceed every limit.
     reached = 1 + choices * ((choices - 1) ** min(depth, 16) - 1) // (choices - 2)
     nodes = min(law.nodes, states, reached)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.game.oracle import Budget
-from ragen_envs.games.sokoban.dynamics import Reward, target_distances
+from ragen_envs.games.sokoban.dynamics import Reward
 from ragen_envs.games.sokoban.generator import search_weights
 
 MAX_STATES: Final = 1 << 21
@@ -82,10 +82,9 @@ def _look_ahead(cells: bytes, width: int, reward: Reward, steps: int, least: int
     from ragen_envs.games.sokoban.search import evaluate, explore
 
     weights = search_weights(len(cells) // width, width)
-    distances = np.array(target_distances(bytearray(cells), width))
     board = np.frombuffer(cells, np.uint8)
     with first_use(explore, evaluate):
-        successors, paid, left = explore(board, width, weights, distances, tuple(reward), steps, MAX_AHEAD)
+        successors, paid, left = explore(board, width, weights, tuple(reward), steps, MAX_AHEAD)
         if len(left) == 0:
             return None
         return Lookahead(*evaluate(successors, paid, left, steps, least).tolist())

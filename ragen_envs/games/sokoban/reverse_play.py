@@ -77,7 +77,7 @@ def reverse_play(
     """
     origin, now, best, pulls, occupied, table, trail = buffers
     off = (-width, width, -1, 1)
-    choices = 4 if law.pulls_only else 8
+    choices = 4 if law.ragen else 8
     key = 0
     for b in range(boxes):
         now[b] = origin[b]
@@ -152,7 +152,7 @@ def reverse_play(
             on_target += int(board[player] == TARGET) - int(board[behind] == TARGET)
             distance += apart(player, origin[pulled], width)
             distance -= apart(behind, origin[pulled], width)
-            if law.every_pull or pulled != last:
+            if pulled != last or not law.ragen:
                 swaps += 1
                 last = pulled
         player = ahead

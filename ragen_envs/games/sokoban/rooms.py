@@ -19,17 +19,17 @@ BRUSHES: Final = (0b000111000, 0b010010010, 0b000110010, 0b000110110, 0b00001101
 Ints = MutableSequence[int]
 
 
-def carve_room(board: Ints, height: int, width: int, any_start: int, stream: int) -> int:
+def carve_room(board: Ints, height: int, width: int, stream: int) -> int:
     """Fill the board with walls and carve the walker's floor into it; return the advanced stream.
 
-    ``any_start`` is 1 if the walker may start on the last row or column, else 0.
+    The walker may start on the last row or column; its first step brings it inside.
     """
     for i in range(height * width):
         board[i] = WALL
     stream = advance(stream)
-    row = 1 + below(stream, height - 2 + any_start)
+    row = 1 + below(stream, height - 1)
     stream = advance(stream)
-    column = 1 + below(stream, width - 2 + any_start)
+    column = 1 + below(stream, width - 1)
     stream = advance(stream)
     direction = below(stream, 4)
     for _ in range(17 * (height + width) // 10):

@@ -19,7 +19,6 @@ from ragen_envs.games.sokoban.dynamics import (
     TARGET,
     WALL,
     Reward,
-    approach,
     move,
     offsets,
     reward_of,
@@ -35,7 +34,7 @@ KEY: Final = 0
 LEFT: Final = 1
 LINK: Final = 2
 
-share(dynamics.move, dynamics.offsets, dynamics.approach, dynamics.reward_of, first_visit)
+share(dynamics.move, dynamics.offsets, dynamics.reward_of, first_visit)
 
 
 @jit
@@ -257,16 +256,13 @@ def reindexed(table: Any, keys: Any, count: Any) -> Any:
 
 
 @jit
-def explore(
-    start: Any, width: Any, weights: Any, distances: Any, reward: Any, depth: Any, max_states: Any
-) -> Any:
+def explore(start: Any, width: Any, weights: Any, reward: Any, depth: Any, max_states: Any) -> Any:
     """Enumerate the states within ``depth`` actions; nothing is played in the farthest and the solved ones.
 
     Args:
         start: Cell codes, (h*w,) uint8, bordered by walls, with one player.
         width: Cells in a row.
         weights: Hash weights of the cells, (h*w,) int64 below 2^58.
-        distances: ``dynamics.target_distances`` of the board, (h*w,) int64.
         reward: The fields of a ``Reward``.
         depth: Most actions.
         max_states: Most states to enumerate; if there are more, the results are empty.
@@ -307,13 +303,11 @@ def explore(
         player = np.int64(states[head, 0])
         for action in range(4):
             ahead, moved, pushed, gained = tried(board, player, off[action])
-            closer = 0
             key = keys[head, 0]
             if moved != 0:
                 key += 3 * (weights[ahead] - weights[player])
             if pushed != 0:
                 key += weights[pushed + off[action]] - weights[pushed]
-                closer = approach(distances, pushed, pushed + off[action])
             slot = slot_of(table, keys, key)
             if table[slot] == 0:
                 if count == max_states:
@@ -332,7 +326,7 @@ def explore(
             after = table[slot] - 1
             successors[head, action] = after
             solved = moved != 0 and left[after, 0] == 0
-            paid[head, action] = reward_of(pay, gained, solved, closer)
+            paid[head, action] = reward_of(pay, gained, solved)
         lift(board, floor, states, head)
         head += 1
     return successors[:count], paid[:count], left[:count, 0]

@@ -176,14 +176,11 @@ def reward_terms(
         unit: What ``per_action`` is paid for.
         solved: When the level is solved.
     """
-    distance = "(distance in rows plus columns, ignoring walls and other boxes)"
     return [
         (reward.per_action, f"for every {unit}"),
         (reward.box_on, "for pushing a box onto a target"),
         (reward.box_off, "for pushing a box off a target"),
         (reward.solved, f"when {solved}"),
-        (reward.closer, "for a push that brings its box one cell nearer to the nearest target"),
-        (-reward.closer, f"for a push that takes it one cell farther away {distance}"),
     ]
 
 

@@ -23,7 +23,6 @@ class SokobanVectorEnv(GameVectorEnv):
 
     game = SokobanEnv
     _made_anew = (*GameVectorEnv._made_anew, "_memory")
-    rollout_kernel = kernels.rollout
     kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: SokobanEnv
 
@@ -31,7 +30,6 @@ class SokobanVectorEnv(GameVectorEnv):
         single, count = self.single, self.num_envs
         self._size = single.height * single.width
         self._cells = np.zeros(count * self._size + 2 * single.width, np.uint8)
-        self._distances = np.zeros(len(self._cells), np.int16) if single.reward.closer else None
         self._state = np.zeros((kernels.ROWS, count), np.int64)
         self._payoffs = kernels.payoffs(single.reward)
         self._tables = (
@@ -52,18 +50,9 @@ class SokobanVectorEnv(GameVectorEnv):
     ) -> int:
         ended: int = kernels.step(
             self._cells, self._state, actions, rewards, flags, self._scratch, self.single.width, self._limit,
-            self._payoffs, self._distances,
+            self._payoffs,
         )  # fmt: skip
         return ended
-
-    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
-        single = self.single
-        failed: int = kernels.rollout(
-            first, last, self._cells, self._state, *arrays, self._limit, self._payoffs,
-            single.height, single.width, single.boxes, single.law, *self._tables, self._distances,
-            kernels.working_memory(self._size, single.law),
-        )  # fmt: skip
-        return failed
 
     def _add_infos(self, infos: dict[str, Any]) -> None:
         infos["boxes_on_target"] = self._on_target.copy() if self.copy else self._on_target
@@ -73,13 +62,12 @@ class SokobanVectorEnv(GameVectorEnv):
         single = self.single
         failed: int = kernels.draw_all(
             self._cells, self._state, phase, splits, single.height, single.width, single.boxes,
-            single.law, *self._tables, self._distances, self._memory,
+            single.law, *self._tables, self._memory,
         )  # fmt: skip
         return failed
 
     def _start(self, phase: int, levels: NDArray[np.uint8] | None) -> None:
-        width = self.single.width
-        kernels.start_all(self._cells, self._state, phase, levels, self._size, width, self._distances)
+        kernels.start_all(self._cells, self._state, phase, levels, self._size, self.single.width)
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
         board, height, width = decode_level(level)

@@ -1,9 +1,8 @@
 """Sudoku 4x4 as a Gymnasium environment."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from ragen_envs.game.arguments import read_count, read_rows
+from ragen_envs.game.arguments import Level, read_count
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.sudoku import dynamics, generator, image, text
 from ragen_envs.levels.seeding import Rng
@@ -64,15 +63,14 @@ class SudokuEnv(WordGameEnv):
     def __init__(
         self,
         clues: int = 6,
-        level: Sequence[str] | None = None,
+        level: Level | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level)
         self.clues = read_count("clues", clues, generator.FEWEST_CLUES, MOST_CLUES)
-        self._fixed = read_rows(level)
-        if self._fixed is not None:
-            given = dynamics.CELLS - text.decode_level(self._fixed).count(dynamics.EMPTY)
+        for own in self.own_levels:
+            given = dynamics.CELLS - text.decode_level(own).count(dynamics.EMPTY)
             if generator.FEWEST_CLUES <= given <= MOST_CLUES:
                 self.clues = given
         self.distribution = f"sudoku-{self.clues}"

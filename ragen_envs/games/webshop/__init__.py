@@ -1,5 +1,5 @@
 """WebShop: buy what an instruction asks for."""
 
-from ragen_envs.games.webshop.env import WebShopEnv, load
+from ragen_envs.games.webshop.env import WebShopEnv
 
-__all__ = ["WebShopEnv", "load"]
+__all__ = ["WebShopEnv"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ragen_envs.errors import RagenError
-from ragen_envs.game.arguments import read_choice, read_count, read_text
+from ragen_envs.game.arguments import Level, read_choice, read_count
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.webshop import dynamics, image, oracle, text
@@ -67,7 +67,7 @@ class WebShopEnv(WordGameEnv):
 
     ## Arguments
     `products`: number of products, from 50 to 100,000. `catalogue_seed`: seed of the catalogue, >=
-    0. `data`: a folder with the published files; see `ragen_envs.games.webshop.load`. `observation_mode`:
+    0. `data`: a folder with the published files (docs/webshop.md). `observation_mode`:
     "page", "text", "text_rich" or "html". `reward`: "score" or "binary". `hints`: whether the rules
     end with advice on how to shop, as in RAGEN's prompt. `level`: a fixed goal in its text form.
     `render_mode`: "ansi", "html" or "rgb_array".
@@ -106,11 +106,11 @@ class WebShopEnv(WordGameEnv):
         observation_mode: str = "page",
         reward: str = "score",
         hints: bool = False,
-        level: str | None = None,
+        level: Level | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(split, render_mode)
+        super().__init__(split, render_mode, level)
         self.observation_mode = read_choice("observation_mode", observation_mode, MODES)
         self.reward = read_choice("reward", reward, REWARDS)
         self.hints = hints
@@ -130,9 +130,8 @@ class WebShopEnv(WordGameEnv):
             self.catalogue = read_shop(self._folder)
             read_goals(self._folder)  # refuses broken ones now
             self.distribution = f"webshop-{self.catalogue.name}"
-        self._fixed = read_text("level", level)
-        if self._fixed is not None:
-            decode_goal(self._fixed, self.catalogue)
+        for own in self.own_levels:
+            decode_goal(own, self.catalogue)
 
     @property
     def goals(self) -> tuple[Goal, ...]:
@@ -205,17 +204,3 @@ class WebShopEnv(WordGameEnv):
 
     def picture(self) -> Image:
         return image.render(self.goal.instruction, self.page, self.catalogue)
-
-
-def load(folder: str | Path, **arguments: Any) -> WebShopEnv:
-    """Return the shop with the published data of a folder; see ``ragen_envs.games.webshop.published``.
-
-    Args:
-        folder: With ``items_shuffle.json`` (or ``items_shuffle_1000.json``), ``items_ins_v2.json`` (or
-            ``items_ins_v2_1000.json``), and, for the human instructions, ``items_human_ins.json``.
-        **arguments: Of ``WebShopEnv``, but for its catalogue.
-
-    Raises:
-        RagenError: A file is missing or malformed.
-    """
-    return WebShopEnv(data=folder, **arguments)

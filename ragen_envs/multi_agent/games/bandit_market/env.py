@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ragen_envs.game.arguments import read_count, read_text
+from ragen_envs.game.arguments import Level, read_count, read_level
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.bandit.dynamics import pull
 from ragen_envs.levels.splits import TRAIN
@@ -79,13 +79,12 @@ class BanditMarketEnv(MultiAgentEnv):
         self,
         players: int = 4,
         arms: int = 3,
-        level: str | None = None,
+        level: Level | None = None,
         max_cycles: int | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        level = read_text("level", level)
-        self._fixed = None if level is None else text.decode_level(level)
+        self._fixed = None if level is None else text.decode_level(read_level("level", level))
         arms = arms if self._fixed is None else len(self._fixed)
         self.arms = arms = read_count("arms", arms, 2, MAX_ARMS)
         super().__init__(read_count("players", players, 1, 8), max_cycles, split, render_mode)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
-from ragen_envs.game.arguments import read_choice, read_count, read_number, read_text
+from ragen_envs.game.arguments import Level, read_choice, read_count, read_level, read_number
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
 from ragen_envs.games.frozen_lake.generator import map_key
@@ -99,7 +99,7 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         success_rate: float = 1 / 3,
         finish: str = FIRST,
         players: int = 2,
-        level: str | None = None,
+        level: Level | None = None,
         max_cycles: int | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
@@ -109,9 +109,8 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         self.success_rate = read_number("success_rate", success_rate, 0, 1)
         self.finish = read_choice("finish", finish, FINISHES)
         self._fixed = None
-        level = read_text("level", level)
         if level is not None:
-            self._fixed, self.height, self.width = text.decode_level(level)
+            self._fixed, self.height, self.width = text.decode_level(read_level("level", level))
             players = len(self._fixed.starts)
         super().__init__(read_count("players", players, 1, 8), max_cycles, split, render_mode)
         self.distribution = f"frozen_lake_race-{self.height}x{self.width}-{self.p:g}-{self.players}"

@@ -39,7 +39,7 @@ def play_round(
         offset = offsets(width)[action]
         if board[movers[seat] + offset] >= PLAYER:
             continue
-        movers[seat], changed, left, paid = play(board, movers[seat], offset, left, _MOVE, ())
+        movers[seat], changed, left, paid = play(board, movers[seat], offset, left, _MOVE)
         moved[seat] = changed == 1
         reward += paid
     return moved, left, reward

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.game.arguments import read_count, read_text
+from ragen_envs.game.arguments import Level, read_count, read_level
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.sokoban.dynamics import BOX, BOX_ON_TARGET
 from ragen_envs.games.sokoban.image import TILES
@@ -79,13 +79,12 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         size: int = 6,
         boxes: int = 2,
         players: int = 2,
-        level: str | None = None,
+        level: Level | None = None,
         max_cycles: int | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        level = read_text("level", level)
-        self._fixed = None if level is None else text.decode_level(level)
+        self._fixed = None if level is None else text.decode_level(read_level("level", level))
         self.height = self.width = read_count("size", size, 5, 8)
         boxes = read_count("boxes", boxes, 1, 4)
         if self._fixed is not None:

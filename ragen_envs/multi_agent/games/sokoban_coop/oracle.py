@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from ragen_envs.compiled.search_cache import search_cache
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.game.grids import cells_with
+from ragen_envs.game.search_cache import search_cache
 from ragen_envs.games.sokoban.dynamics import (
     BOX,
     BOX_ON_TARGET,

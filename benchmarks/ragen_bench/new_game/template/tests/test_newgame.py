@@ -37,6 +37,14 @@ def test_same_seed_same_levels():
         assert one.instance == other.instance
 
 
+def test_a_level_can_be_played_again():
+    first = gym.make(GAME.id).unwrapped
+    first.reset(seed=3)
+    again = gym.make(GAME.id, level=first.instance.level).unwrapped
+    again.reset(seed=8)
+    assert (again.instance.level, again.instance.key) == (first.instance.level, first.instance.key)
+
+
 def test_splits_share_no_level():
     env = gym.make(GAME.id).unwrapped
     keys = dict.fromkeys(SPLITS, frozenset())
