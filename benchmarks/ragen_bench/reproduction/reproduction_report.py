@@ -20,6 +20,7 @@ from ragen_bench.reproduction.reproduction_config import (
     paper_notes,
 )
 from ragen_bench.reproduction.success_table import (
+    VERDICTS,
     cells_grid,
     claims_grid,
     matrix_grid,
@@ -46,7 +47,8 @@ class Report:
         self._borrowed = [(s.task, s.source) for s in states if s.source is not None]
         self._missing = sum(s.result is None and run.is_expected(s.task) for s in states)
         self._runs = Runs(run.sweep, self._results)
-        self.data: pd.DataFrame = tabulate(exhibit.columns, exhibit.paper, self._runs, beside)
+        data = tabulate(exhibit.columns, exhibit.paper, self._runs, beside)
+        self.data: pd.DataFrame = data.drop(columns=list(VERDICTS)) if exhibit.claims else data
         self.stages_data: pd.DataFrame | None = tabulate_stages(exhibit, self._runs)
         self.verdicts: list[Verdict] = judge(exhibit, self._runs)
         cost = Cost(run.sweep, run.choice.scale, states)

@@ -140,13 +140,15 @@ def _verdict(row: dict[Any, Any]) -> str:
     return "better" if row["difference"] > 0 else "worse"
 
 
+VERDICTS: Final = ("p", "p_holm", "verdict")
+"""Columns that compare each cell with another; claims, which are fewer, have verdicts of their own."""
 _HIDEABLE: Final = (
     "random / initial\n/ optimum %", "score", "p Holm", "against", "seeds", "difference\n[95% CI]", "design",
 )  # fmt: skip
 
 
 def table_grid(data: pd.DataFrame) -> Grid:
-    """Return the table for people."""
+    """Return the table for people; with verdicts on the cells, if the data has them."""
 
     def games(row: Mapping[Any, Any]) -> str:
         return row["test"] if row["design"] == ZERO_SHOT else f"{row['trained_on']} → {row['test']}"
@@ -159,10 +161,13 @@ def table_grid(data: pd.DataFrame) -> Grid:
         "success %\n[95% CI]": _success, "paper\n%": paper,
         "random / initial\n/ optimum %": partial(_controls, data), "score": numbers("score", 1),
         "against": lambda row: row["against"] if isinstance(row["against"], str) else "",
-        "difference\n[95% CI]": _difference, "p Holm": _p_holm, "at the end": "verdict",
+        "difference\n[95% CI]": _difference,
     }  # fmt: skip
+    if "verdict" in data:
+        columns |= {"p Holm": _p_holm, "at the end": "verdict"}
     shown = data[data["design"] != "control"]
-    grid = grid_of(shown, columns, left=3, hideable=_HIDEABLE, wrapped=("trained on → test",))
+    hideable = tuple(name for name in _HIDEABLE if name in columns)
+    grid = grid_of(shown, columns, left=3, hideable=hideable, wrapped=("trained on → test",))
     return grid if shown["design"].nunique() > 1 else grid.without("design")
 
 
