@@ -14,7 +14,8 @@ sys.dont_write_bytecode = False
 if importlib.util.find_spec("hypothesis"):  # not where only engines or integrations are tested
     from hypothesis import settings
 
-    settings.register_profile("suite", deadline=None)  # tests run beside others
+    examples = int(os.environ.get("EXAMPLES", "40"))  # the nightly tests take more
+    settings.register_profile("suite", deadline=None, max_examples=examples)  # tests run beside others
     settings.load_profile("suite")
 
 SLOW_FILES = frozenset(

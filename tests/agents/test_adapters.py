@@ -11,21 +11,24 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from stable_baselines3 import PPO
-from stable_baselines3.common.vec_env import VecMonitor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ragen_agents.adapters.trl_rollouts import GameRollouts, episode_return
 from ragen_agents.starter import STARTER
-from ragen_envs.adapters.sb3_env import GameVecEnv
 from ragen_envs.adapters.trl_tools import GameTools
 from ragen_envs.errors import InstanceError, RagenError
 
 SMALL_LAKE = {"level": ["P_O", "___", "O_G"], "success_rate": 1.0}
 
 
+def vec_env(*arguments, **settings):
+    from ragen_envs.adapters.sb3_env import GameVecEnv  # its library takes a second to import
+
+    return GameVecEnv(*arguments, **settings)
+
+
 def test_stable_baselines3_steps_the_same_games():
-    envs = GameVecEnv("ragen/FrozenLake-v0", 4, max_episode_steps=6)
+    envs = vec_env("ragen/FrozenLake-v0", 4, max_episode_steps=6)
     singles = [gym.make("ragen/FrozenLake-v0", max_episode_steps=6) for _ in range(4)]
     envs.seed(30)
     seen = envs.reset()
@@ -50,7 +53,7 @@ def test_stable_baselines3_steps_the_same_games():
 
 
 def test_stable_baselines3_gives_each_copy_its_own_level():
-    envs = GameVecEnv("ragen/Sokoban-v0", 3)
+    envs = vec_env("ragen/Sokoban-v0", 3)
     envs.set_options([{"split": "test", "index": index} for index in (7, 2, 9)])
     single = gym.make("ragen/Sokoban-v0")
     expected = [single.reset(options={"split": "test", "index": i})[0] for i in (7, 2, 9)]
@@ -63,18 +66,21 @@ def test_stable_baselines3_gives_each_copy_its_own_level():
 @pytest.mark.parametrize("env_id", ["ragen/Cube-v0", "ragen/SokobanText-v0"])
 def test_stable_baselines3_needs_a_compiled_vector_env(env_id):
     with pytest.raises(RagenError, match=f"env_id is '{env_id}', but must be a game with a comp"):
-        GameVecEnv(env_id, 2)
+        vec_env(env_id, 2)
 
 
 def test_spaces_of_copies_are_those_of_one_game():
-    envs = GameVecEnv("ragen/FrozenLake-v0", 3)
+    envs = vec_env("ragen/FrozenLake-v0", 3)
     assert envs.get_attr("observation_space", [0, 2]) == [envs.observation_space] * 2
     assert envs.get_attr("action_space") == [envs.action_space] * 3
 
 
 def test_ppo_of_stable_baselines3_learns_a_small_lake():
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.vec_env import VecMonitor
+
     torch.set_num_threads(1)
-    envs = VecMonitor(GameVecEnv("ragen/FrozenLake-v0", 16, max_episode_steps=12, **SMALL_LAKE))
+    envs = VecMonitor(vec_env("ragen/FrozenLake-v0", 16, max_episode_steps=12, **SMALL_LAKE))
     settings = {"n_steps": 16, "batch_size": 64, "n_epochs": 4, "learning_rate": 2e-3}
     model = PPO("MlpPolicy", envs, seed=0, device="cpu", gamma=0.9, **settings)
     model.learn(4096)
@@ -250,15 +256,15 @@ class Caller:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_trl_takes_a_step_on_tools(tmp_path, monkeypatch):
+def test_trl_takes_a_step_on_tools(tiny, tmp_path, monkeypatch):
     import trl
     from datasets import Dataset
 
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    tokenizer = AutoTokenizer.from_pretrained(STARTER)
+    tokenizer = AutoTokenizer.from_pretrained(tiny)
     known = Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja"
     tokenizer.chat_template = known.read_text("utf-8")  # one that knows tools
-    model = AutoModelForCausalLM.from_pretrained(STARTER, dtype="float32")
+    model = AutoModelForCausalLM.from_pretrained(tiny, dtype="float32")
     model.generate = caller = Caller(tokenizer)
     seen = []
 

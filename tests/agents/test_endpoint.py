@@ -28,7 +28,7 @@ def test_faults_change_nothing(server, tmp_path, capsys):
     expected = bench(server, tmp_path / "calm", "--agent", "random", episodes=12)
     with EndpointServer(faults=0.3) as faulty:
         # Another server is another endpoint of the run's config, and nothing else.
-        found = bench(faulty, tmp_path / "faulty", "--agent", "random", "--timeout", "5s",
+        found = bench(faulty, tmp_path / "faulty", "--agent", "random", "--timeout", "1s",
                       episodes=12)  # fmt: skip
         assert set(faulty.hit) == set(FAULTS)
     assert found == expected
@@ -57,7 +57,7 @@ def test_killed_at_several_moments_each_episode_is_there_once(tmp_path):
     with EndpointServer(answer) as server:
         what = {"episodes": 24, "games": GAMES[1:]}
         run = words(server, out, "--concurrency", "4", **what)
-        while kills < 3:
+        while kills < 2:
             target = _lines(out) + rng.randint(0, 6)
             process = start(["-m", "ragen_bench", *run], stdout=os.devnull)
             while process.is_alive() and (not out.exists() or _lines(out) < target):
@@ -110,7 +110,7 @@ def test_an_endpoint_that_stops_answering_ends_in_one_line(kind, server, tmp_pat
     server.bodies.clear()
     server.answer = lambda body, _: _until(server, 12, kind, body)
     server.kinds = (kind,)
-    bench(server, tmp_path / "run", "--max-retries", 1, "--timeout", "2s" if kind != "hang" else "1s",
+    bench(server, tmp_path / "run", "--max-retries", 1, "--timeout", "2s" if kind != "hang" else "0.5s",
           "--concurrency", 2, games=GAMES[1:2], code=2)  # fmt: skip
     error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert "does not answer, after 2 attempts" in error[0]

@@ -4,16 +4,16 @@ import json
 import logging
 
 import pytest
+from installed import require
 
-pytest.importorskip("openai")
-pytest.importorskip("transformers")
+require("openai", "transformers")
 
-from chat_templates import CHATML, tokenizer_with
-from endpoint_bench import bench, words
-from endpoint_server import EndpointServer, completion, failure, plays
-from ragen_bench.__main__ import main
+from chat_templates import CHATML, tokenizer_with  # noqa: E402
+from endpoint_bench import bench, words  # noqa: E402
+from endpoint_server import EndpointServer, completion, failure, plays  # noqa: E402
+from ragen_bench.__main__ import main  # noqa: E402
 
-from ragen_agents.chat_template import ChatTemplate
+from ragen_agents.chat_template import ChatTemplate  # noqa: E402
 
 GAME = ("Bandit",)
 EDITS_CONTENT = """

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("trl")
+from installed import require  # noqa: E402
+
+require("trl")
 
 from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged  # noqa: E402

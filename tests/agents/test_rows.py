@@ -7,7 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("datasets")
+from installed import require  # noqa: E402
+
+require("datasets")
 
 from chat_templates import QWEN3  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402

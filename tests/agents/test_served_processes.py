@@ -23,7 +23,7 @@ FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_e
 
 
 def arguments(tiny, out, urls, *more, iterations=2):
-    served = ["engine=vllm-server", f"server.url={urls}", "server.outage_timeout=2"]
+    served = ["engine=vllm-server", f"server.url={urls}", "server.outage_timeout=0.5"]
     return command(tiny, out, *FAST, *served, *more, iterations=iterations)
 
 

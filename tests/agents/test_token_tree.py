@@ -75,7 +75,7 @@ def of_rows(trunk, ids, real, chosen, start):
 TOKENS = st.lists(st.integers(1, 3), max_size=6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(rows=st.lists(st.tuples(TOKENS.filter(bool), TOKENS), min_size=1, max_size=6))
 def test_a_tree_holds_every_row_and_nothing_twice(rows):
     ids, real, start = aligned(*map(list, zip(*rows, strict=True)))

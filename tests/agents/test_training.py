@@ -9,7 +9,6 @@ import signal
 import time
 from dataclasses import replace
 from itertools import cycle
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,6 @@ from training_runs import (  # noqa: E402
     weights,
 )
 
-from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.model_files.source import weights_digest  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import PRESETS, merged  # noqa: E402
@@ -44,7 +42,11 @@ from ragen_envs.registration import text_ids  # noqa: E402
 def test_every_game_and_every_preset_trains(game, preset, tiny, tmp_path):
     reports = []
     one = trainer(
-        tmp_path / "run", {"game": game, "model": str(tiny), "iterations": 1, "filter": {"kind": "none"}},
+        tmp_path / "run",
+        {
+            "game": game, "model": str(tiny), "iterations": 1, "filter": {"kind": "none"},
+            "rollout": {"max_tokens": 12}, "evaluation": {"episodes": 2},
+        },
         preset=preset, reports=reports,
     )  # fmt: skip
     one.run()
@@ -240,58 +242,19 @@ def test_a_run_that_may_go_back_begins_with_a_checkpoint(tiny, tmp_path):
     assert_equal_weights(tmp_path / "first", saved / "000001")
 
 
-def watch(engine, what, fail_at=None):
-    """Count the calls of a method of an engine, and let one of them fail."""
-    real, calls = getattr(engine, what), []
-
-    def called(*arguments):
-        calls.append(what)
-        if len(calls) - 1 == fail_at:
-            raise EngineError("the engine is gone")
-        return real(*arguments)
-
-    setattr(engine, what, called)
-    return calls
-
-
-BROKEN = {"save_every": 9, "iterations": 3, "filter": {"kind": "none"}}
-
-
-@pytest.fixture(scope="module")
-def never_stopped(tiny, tmp_path_factory):
-    """A run, and how often it called its engine."""
-    folder = tmp_path_factory.mktemp("runs") / "whole"
-    one = trainer(folder, {**BROKEN, "model": str(tiny)}, preset="starpo-ppo")
-    calls = {what: watch(one.engine, what) for what in ("poll", "sync")}
-    one.run()
-    return folder, {what: len(found) for what, found in calls.items()}
-
-
-@pytest.mark.parametrize(
-    ("what", "share"),
-    [("poll", 0.0), ("poll", 0.6), ("sync", 0.99)],
-)
-def test_an_engine_that_fails_stops_the_run_with_its_state_saved(what, share, never_stopped, tiny, tmp_path):
-    """The run that goes on ends as one that was never stopped, wherever the engine has failed."""
-    whole, calls = never_stopped
-    cut, layer = tmp_path / "cut", {**BROKEN, "model": str(tiny)}
-    stopped = trainer(cut, layer, preset="starpo-ppo")
-    watch(stopped.engine, what, fail_at=int(share * calls[what]))
-    with pytest.raises(EngineError, match="the engine is gone"):
-        stopped.run()
-    assert len(list((cut / "checkpoints").iterdir())) == 1
-    trainer(cut, layer, preset="starpo-ppo").run()
-    assert lines(cut) == lines(whole)
-    assert (cut / "samples.jsonl").read_bytes() == (whole / "samples.jsonl").read_bytes()
-    last = Path("checkpoints") / "000003"
-    assert_equal_weights(cut / last, whole / last)
-
-
 def test_evaluating_does_not_change_training(tiny, tmp_path):
     for every in (0, 1):
         layer = {"model": str(tiny), "evaluation": {"every": every}}
         trainer(tmp_path / str(every), layer, preset="starpo-ppo").run()
     assert_equal_weights(tmp_path / "0" / "checkpoints" / "000002", tmp_path / "1" / "checkpoints" / "000002")
+
+
+@pytest.fixture(scope="module")
+def two(tiny, tmp_path_factory):
+    """A run of the command, of two iterations."""
+    out = tmp_path_factory.mktemp("runs") / "two"
+    assert main(command(tiny, out, iterations=2)[3:]) == 0
+    return out
 
 
 @pytest.fixture(scope="module")
@@ -371,19 +334,17 @@ def test_a_checkpoint_with_the_hashes_of_earlier_versions_is_resumed(tiny, tmp_p
     assert [line["iteration"] for line in lines(run)] == [0, 1, 2]
 
 
-def test_a_run_whose_checkpoints_were_removed_keeps_its_metrics(tiny, tmp_path, capsys):
-    run = tmp_path / "run"
-    assert main(command(tiny, run, iterations=3)[3:]) == 0
+def test_a_run_whose_checkpoints_were_removed_keeps_its_metrics(six, tiny, tmp_path, capsys):
+    run = shutil.copytree(six, tmp_path / "run")
     shutil.rmtree(run / "checkpoints")
     before = {name: (run / name).read_bytes() for name in ("metrics.jsonl", "samples.jsonl")}
-    assert main(command(tiny, run, iterations=3)[3:]) == 2
-    assert "has metrics of 3 iterations, but no checkpoint" in capsys.readouterr().err
+    assert main(command(tiny, run)[3:]) == 2
+    assert "has metrics of 6 iterations, but no checkpoint" in capsys.readouterr().err
     assert before == {name: (run / name).read_bytes() for name in before}
 
 
-def test_a_copy_of_a_checkpoint_is_left_alone(tiny, tmp_path):
-    run = tmp_path / "run"
-    assert main(command(tiny, run, iterations=2)[3:]) == 0
+def test_a_copy_of_a_checkpoint_is_left_alone(two, tiny, tmp_path):
+    run = shutil.copytree(two, tmp_path / "run")
     copy = run / "checkpoints" / "000002-copy"
     shutil.copytree(run / "checkpoints" / "000002", copy)
     assert main(command(tiny, run, iterations=5)[3:]) == 0
@@ -391,9 +352,8 @@ def test_a_copy_of_a_checkpoint_is_left_alone(tiny, tmp_path):
     assert names == ["000002-copy", "000004", "000005"]
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(tiny, tmp_path, capsys, monkeypatch):
-    run, whole = tmp_path / "run", tmp_path / "whole"
-    assert main(command(tiny, whole, iterations=2)[3:]) == 0
+def test_a_full_disk_is_one_line_and_loses_nothing(two, tiny, tmp_path, capsys, monkeypatch):
+    run = tmp_path / "run"
     real = checkpoint.save_file
 
     def full(tensors, path):
@@ -409,7 +369,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tiny, tmp_path, capsys, monke
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["000001"]
     monkeypatch.undo()
     assert main(command(tiny, run, iterations=2)[3:]) == 0
-    assert lines(run) == lines(whole)
+    assert lines(run) == lines(two)
 
 
 def test_a_tokenizer_that_cannot_be_written_is_one_line(tiny, tmp_path, capsys, monkeypatch):

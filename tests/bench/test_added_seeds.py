@@ -157,9 +157,9 @@ def false_verdicts(looks, corrected):
 
 
 def test_adding_seeds_until_a_claim_is_decided_seldom_decides_it_wrongly():
-    looks = (6, 9, 12, 17, 20)
-    assert false_verdicts(looks, corrected=False) > 0.1
-    assert false_verdicts(looks, corrected=True) <= 0.1
+    looks = (6, 12, 17)
+    assert false_verdicts(looks, corrected=False) > 0.08
+    assert false_verdicts(looks, corrected=True) <= 0.05
     assert false_verdicts((6,), corrected=True) == pytest.approx(2 / 2**6)
 
 

@@ -21,7 +21,7 @@ def converted(tmp_path):
     require_checkout()
     folder = tmp_path / "suite"
     settings = ("-c", "core.autocrlf=true", "-c", "core.eol=crlf")
-    git("clone", "--quiet", *settings, ROOT.as_uri(), str(folder), cwd=tmp_path)
+    git("clone", "--quiet", "--depth", "1", *settings, ROOT.as_uri(), str(folder), cwd=tmp_path)
     assert git("config", "core.autocrlf", cwd=folder).strip() == "true"
     rows = git("ls-tree", "-r", "-z", "HEAD", cwd=folder).split("\0")[:-1]
     kept = {row.split("\t")[1]: row.split("\t")[0].split()[2] for row in rows}

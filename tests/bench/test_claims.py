@@ -66,7 +66,7 @@ def test_an_effect_of_half_the_papers_size_is_seldom_called_smaller():
     what = what.model_copy(update={"claims": claims})
     half = 0.188 / 2
     wrong = 0
-    for round_ in range(100):
+    for round_ in range(40):
         rng = np.random.default_rng(round_)
         changed = [
             r if r.task.seed is None
@@ -75,7 +75,7 @@ def test_an_effect_of_half_the_papers_size_is_seldom_called_smaller():
             for r in results
         ]  # fmt: skip
         wrong += judge(what, Runs(sweep_of(what), changed))[0].verdict == "smaller"
-    assert wrong <= 8
+    assert wrong <= 4  # of 40
 
 
 def test_claims_without_runs_are_not_judged():
@@ -109,7 +109,7 @@ def test_true_differences_of_nothing_are_seldom_called_one():
     """The family-wise rate of false verdicts over the claims of a table."""
     wrong = 0
     what, results = results_of("table2", {}, seeds=3)
-    for round_ in range(60):
+    for round_ in range(30):
         rng = np.random.default_rng(round_)
         shuffled = [
             r if r.task.seed is None
@@ -119,7 +119,7 @@ def test_true_differences_of_nothing_are_seldom_called_one():
         ]  # fmt: skip
         verdicts = judge(what, Runs(sweep_of(what), shuffled))
         wrong += any(v.verdict in ("supported", "contradicted") for v in verdicts)
-    assert wrong / 60 <= 0.12
+    assert wrong <= 4  # of 30, with a probability of 98% where the rate is 5%
 
 
 def with_curves(**curves):

@@ -74,7 +74,7 @@ def test_values_are_those_of_all_continuations(codec):
     plays = collector(codec, either, max_turns=3)
     levels = [GroupSpec(0, 2, {"seed": 5})]
     played = plays.collect(levels, 0)
-    copies = 200
+    copies = 60
     worth = values(plays, levels, played, copies, 1, nothing)
     env = make("ragen/Sokoban-v0", max_turns=3)
     for trajectory in played:

@@ -7,9 +7,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from installed import require
 
-for package in ("torch", "transformers", "gguf", "openai", "trl", "pyarrow"):
-    pytest.importorskip(package)
+require("torch", "transformers", "gguf", "openai", "trl", "pyarrow")
 if not Path("/proc").is_dir():
     pytest.skip("needs Linux", allow_module_level=True)
 

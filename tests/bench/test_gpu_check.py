@@ -276,18 +276,15 @@ def test_an_update_is_measured_on_a_cpu():
     assert row["memory"]["update"]["planned"] > 0
 
 
-def test_two_calls_of_a_rehearsal(tmp_path):
+def test_two_calls_of_a_rehearsal(tmp_path, monkeypatch, capsys):
     """As on a machine without installation; vLLM's stage runs in tests/vllm."""
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")]))
     common = ["--tiny", "--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
     printed = []
     for stages in ("iteration", "vllm,iteration"):
-        done = subprocess.run(
-            [sys.executable, "-m", "gpu_check", *common, "--commit", "abc", "--stages", stages],
-            capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        printed.append(done.stdout)
+        code = check.main([*common, "--commit", "abc", "--stages", stages])
+        printed.append(capsys.readouterr().out)
+        assert code == 0, printed
     assert "iteration: passed, " in printed[0]
     assert "iteration: passed before" in printed[1]
     assert "vllm: skipped, 0 s: vLLM is not installed" in printed[1]

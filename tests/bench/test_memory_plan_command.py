@@ -1,9 +1,6 @@
 """``ragen train --plan``, and a run that is refused because it does not fit."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from ragen_bench.__main__ import main
@@ -89,21 +86,18 @@ def test_plan_of_a_model_whose_config_is_not_here(capsys):
     assert len(err.splitlines()) == 1
 
 
-def test_plan_of_a_hub_model_of_which_only_the_config_is_here(tmp_path):
+def test_plan_of_a_hub_model_of_which_only_the_config_is_here(tmp_path, monkeypatch, capsys):
     """As the message above asks for it: ``hf download MODEL config.json``."""
     model = tmp_path / "hub" / "models--someone--qwen"
     (model / "refs").mkdir(parents=True)
     (model / "refs" / "main").write_text("0")
     (model / "snapshots" / "0").mkdir(parents=True)
     (model / "snapshots" / "0" / "config.json").write_text(json.dumps(QWEN_3B))
-    done = subprocess.run(
-        [sys.executable, "-m", "ragen_bench", "train", "bandit", "model=hf:someone/qwen",
-         "--plan", "--device-memory", "120"],
-        env={**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "the model's tokenizer is not here" in " ".join(done.stdout.split())
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    code, out, err = said(capsys, "bandit", "model=hf:someone/qwen", "--plan", "--device-memory", "120")
+    assert code == 0, err
+    assert "the model's tokenizer is not here" in " ".join(out.split())
 
 
 def test_options_of_a_plan_alone(capsys):

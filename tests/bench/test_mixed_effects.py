@@ -14,7 +14,7 @@ from ragen_bench.stats.mixed_effects import (
 )
 from ragen_bench.stats.power import Design, power_of, power_of_seeds, seeds_for, smallest_effect
 
-ROUNDS = 800
+ROUNDS = 300
 
 
 def runs(rng, seeds, levels, seed_sd, level_sd, shift=0.0, ease=None):

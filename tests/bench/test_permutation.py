@@ -11,7 +11,7 @@ from ragen_bench.stats.mixed_effects import mixed_effects_difference
 from ragen_bench.stats.permutation import permutation_p, sign_flip_p, smallest_p
 from ragen_bench.stats.power import Design, power_of_seeds
 
-ROUNDS = 600
+ROUNDS = 300
 SIDE = st.lists(st.integers(0, 4).map(float), min_size=1, max_size=4)
 
 

@@ -7,20 +7,20 @@ import signal
 from pathlib import Path
 
 import pytest
+from installed import require
 
-pytest.importorskip("ray")
-pytest.importorskip("transformers")
+require("ray", "transformers")
 
-from forked import start
-from ragen_bench.__main__ import main
-from ragen_bench.config.suites import SamplingSettings
-from ragen_bench.evaluation import ray_cluster
-from ragen_bench.training_sweeps.results import parse_result
-from small_sweeps import command, processes_of, small_sweep, wait_for
+from forked import start  # noqa: E402
+from ragen_bench.__main__ import main  # noqa: E402
+from ragen_bench.config.suites import SamplingSettings  # noqa: E402
+from ragen_bench.evaluation import ray_cluster  # noqa: E402
+from ragen_bench.training_sweeps.results import parse_result  # noqa: E402
+from small_sweeps import command, processes_of, small_sweep, wait_for  # noqa: E402
 
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError  # noqa: E402
 
-ATTEMPTS = "25"
+ATTEMPTS = "10"
 """Enough that a run is killed before its end."""
 
 
@@ -62,7 +62,7 @@ def lines(path):
 
 
 def test_two_machines_write_what_one_process_writes(on_ray, tiny, tmp_path):
-    what = {"agents": ("random", tiny), "games": ("Sokoban", "Bandit"), "episodes": 40}
+    what = {"agents": ("random", tiny), "games": ("Bandit", "BanditRev"), "episodes": 20}
     limit = ("--max-reply-tokens", "8")
     assert main(words(tmp_path / "local", *limit, **what)) == 0
     assert main([*words(tmp_path / "ray", *limit, **what), "--backend", "ray"]) == 0
@@ -121,20 +121,19 @@ def test_a_killed_run_goes_on_and_outlives_a_machine(machines, tmp_path):
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
 def test_a_killed_sweep_leaves_no_process_and_outlives_a_machine(machines, tiny, tmp_path):
-    cells = {"a": {}, "b": {"learning_rate_factor": 0.5}}
     out, log = tmp_path / "out", tmp_path / "log"
-    arguments = command(small_sweep(tmp_path, iterations=6, cells=cells), tiny, out)
+    arguments = command(small_sweep(tmp_path, iterations=3), tiny, out)
     killed = begin(machines, arguments, log)
-    wait_for(lambda: len(list(out.rglob(".lock"))) == 2 or killed.exitcode is not None)
-    assert len(processes_of(out)) == 2, log.read_text()
+    wait_for(lambda: len(processes_of(out)) == 2 or killed.exitcode is not None)
+    assert killed.exitcode is None, log.read_text()
     killed.kill()
     wait_for(lambda: not processes_of(out))
     run = begin(machines, arguments, log)
-    wait_for(lambda: len(list(out.rglob("train/metrics.jsonl"))) >= 2 or run.exitcode is not None)
+    wait_for(lambda: len(processes_of(out)) == 2 or run.exitcode is not None)  # one on each machine
     replace_second(machines)
     finish(run, log)
     results = [parse_result(path.read_text(), "result") for path in out.rglob("result.json")]
-    assert sorted(len(result.iterations) for result in results) == [0, 7, 7]
+    assert sorted(len(result.iterations) for result in results) == [0, 4]
 
 
 def test_where_levels_are_played_is_checked(tmp_path, capsys):

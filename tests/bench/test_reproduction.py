@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,6 +13,8 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
 from ragen_bench.__main__ import main
+from ragen_bench.config import agents
+from ragen_bench.reproduction import reproduction_config
 from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.figures import draw_curves, line_styles
 from ragen_bench.reproduction.measurements import Runs
@@ -21,6 +25,7 @@ from ragen_bench.training_sweeps.archive import add_to_archive, archive_path
 from ragen_bench.training_sweeps.sweep_config import load_sweep
 from ragen_bench.training_sweeps.tasks import Choice, plan
 from results import make_result, results_of, sweep_of
+from scripted_policy import ScriptedPolicy
 
 from ragen_envs import SUITE_VERSION
 
@@ -91,13 +96,26 @@ def test_a_drawing_shows_short_curves_and_what_random_play_reaches():
     assert short.count("<use") > long.count("<use")  # its points are marked
 
 
-@pytest.fixture
-def kept(tmp_path):
+@pytest.fixture(scope="module")
+def table4(tmp_path_factory):
     """A folder of kept results of table 4, all of it."""
     what, results = results_of("table4", {"think": 0.8, "no-think": 0.4})
-    folder = tmp_path / "results"
+    folder = tmp_path_factory.mktemp("table4") / "results"
     add_to_archive(archive_path(folder, what.sweep, "laptop"), results)
     return folder
+
+
+@pytest.fixture
+def kept(table4, tmp_path):
+    """A copy of it that a test may change."""
+    return Path(shutil.copytree(table4, tmp_path / "results"))
+
+
+@pytest.fixture
+def three_exhibits(monkeypatch):
+    """Let "all" stand for a table before table 4, table 4, and a figure after it."""
+    names = ["table2", "table4", "figure11"]
+    monkeypatch.setattr(reproduction_config, "bundled_reproductions", lambda: names)
 
 
 def test_reports_of_kept_results_have_the_runs_that_another_sweep_made(tmp_path):
@@ -150,7 +168,7 @@ def test_all_tables_need_some_stored_results(kept, capsys):
     assert f"there are no stored results in '{kept}'" in shown.err
 
 
-def test_all_tables_leave_out_those_without_stored_results(kept, capsys):
+def test_all_tables_leave_out_those_without_stored_results(kept, three_exhibits, capsys):
     out = str(kept.parent / "out")
     assert main(["reproduce", "all", "--results", str(kept), "--out", out, "--no-run"]) == 0
     shown = capsys.readouterr()
@@ -227,7 +245,10 @@ def test_what_is_kept_stays_what_can_be_made_of_it_again(kept, benched, capsys):
     assert "another run has 'right_for_tables:agent (as think)' too" in capsys.readouterr().err
 
 
-def test_agents_that_were_sampled_otherwise_are_named(kept, benched, tmp_path, capsys):
+def test_agents_that_were_sampled_otherwise_are_named(kept, benched, tmp_path, monkeypatch, capsys):
+    """The settings of the run decide, whatever was played."""
+    reply = "<think>so</think><answer>Right</answer>"
+    monkeypatch.setattr(agents, "make_policy", lambda name, _: ScriptedPolicy(name, lambda _: reply))
     arguments = ["bench", "--agent", "starter", "--game", "FrozenLake", "--temperature", "0",
                  "--setting", "think=true"]  # fmt: skip
     assert main([*arguments, "--max-reply-tokens", "100", "--out", str(tmp_path / "cold")]) == 0
@@ -343,7 +364,7 @@ def test_fewer_seeds_of_borrowed_runs_do_not_take_their_place_either(tmp_path):
     assert (tmp_path / "laptop/figure7.md").read_bytes() == before
 
 
-def test_a_table_that_cannot_be_finished_stops_no_other(kept, monkeypatch, capsys):
+def test_a_table_that_cannot_be_finished_stops_no_other(kept, three_exhibits, monkeypatch, capsys):
     from ragen_bench.cli import paper
 
     monkeypatch.setattr(paper, "finish", lambda run: False)

@@ -4,15 +4,12 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 from bench_runs import bench, count_lines, options, python, timeless
 from forked import start
 from interrupted_runs import cut
-from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.config import agents
 from ragen_bench.config.run_config import load_config
@@ -154,15 +151,14 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
 
 
 def test_a_real_ctrl_c_ends_with_130(tmp_path):
-    command = [sys.executable, "-m", "ragen_bench", *options(tmp_path / "run", episodes=1024)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible
-    )
-    while process.poll() is None and not count_lines(tmp_path / "run"):
+    log = tmp_path / "log"
+    process = start(["-m", "ragen_bench", *options(tmp_path / "run", episodes=1024)], stdout=log)
+    while process.is_alive() and not count_lines(tmp_path / "run"):
         time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=300)
-    assert process.returncode == 130
+    os.kill(process.pid, signal.SIGINT)
+    process.join(300)
+    error = log.read_text()
+    assert process.exitcode == 130
     assert "the same command resumes" in error
     assert "Traceback" not in error
 
@@ -212,13 +208,14 @@ def test_killed_at_any_moment_a_run_ends_the_same(tmp_path):
     assert first.drop(columns="seconds").equals(second.drop(columns="seconds"))
 
 
-def test_results_depend_on_no_hash_seed_and_no_process(tmp_path):
-    tables = []
-    for seed in ("0", "1"):
-        command = [*options(tmp_path / seed), "--format", "json"]
-        done = python("-m", "ragen_bench", *command, PYTHONHASHSEED=seed)
-        assert done.returncode == 0, done.stderr
-        rows = json.loads(done.stdout)["rows"]
-        tables.append([{k: v for k, v in row.items() if k != "seconds"} for row in rows])
+def test_results_depend_on_no_hash_seed_and_no_process(tmp_path, capsys):
+    done = python("-m", "ragen_bench", *options(tmp_path / "other"), "--format", "json", PYTHONHASHSEED="1")
+    assert done.returncode == 0, done.stderr
+    capsys.readouterr()
+    bench(tmp_path / "this", "--format", "json")  # strings hash otherwise in this process
+    tables = [
+        [{k: v for k, v in row.items() if k != "seconds"} for row in json.loads(printed)["rows"]]
+        for printed in (done.stdout, capsys.readouterr().out)
+    ]
     assert tables[0] == tables[1]
-    assert timeless(tmp_path / "0") == timeless(tmp_path / "1")
+    assert timeless(tmp_path / "other") == timeless(tmp_path / "this")

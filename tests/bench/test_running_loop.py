@@ -1,15 +1,14 @@
 """Commands called where an event loop runs already, as in a notebook."""
 
 import asyncio
+import os
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 from endpoint_server import EndpointServer
-from processes import interruptible
+from forked import start
 from ragen_bench.__main__ import main
 
 NOTEBOOK = """
@@ -35,6 +34,7 @@ def agent(tmp_path, monkeypatch):
         "    await asyncio.sleep(0.05)\n"
         "    return '<think></think><answer>Left</answer>'\n\n\n"
         "async def forever(request):\n"
+        "    open('asked', 'w').close()\n"
         "    try:\n"
         "        await asyncio.sleep(3600)\n"
         "    finally:\n"
@@ -49,7 +49,7 @@ def bench(agent, out):
 
 def match(agent, out):
     agents = ["--agent", agent, "--agent", "random"]
-    return ["match", "--suite", "match", *agents, "--episodes", "1", "--out", str(out)]
+    return ["match", "--game", "FrozenLakeRace", *agents, "--episodes", "1", "--out", str(out)]
 
 
 def played(folder):
@@ -84,17 +84,16 @@ def test_a_cache_of_replies_is_used_inside_a_running_loop(tmp_path):
 
 @pytest.mark.parametrize("command", [bench, match])
 def test_an_interrupt_ends_the_agent_too(command, tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", NOTEBOOK, *command("patient:forever", tmp_path / "run")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "run" / "episodes.jsonl").exists() and time.monotonic() < deadline:
+    (tmp_path / "notebook.py").write_text(NOTEBOOK)
+    out, err = tmp_path / "out.txt", tmp_path / "err.txt"
+    words = [tmp_path / "notebook.py", *command("patient:forever", tmp_path / "run")]
+    process = start(words, stdout=out, stderr=err, cwd=tmp_path)
+    while process.is_alive() and not (tmp_path / "asked").exists():
         time.sleep(0.05)
-    time.sleep(2)
-    process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=120)
-    assert process.returncode == 130, error
+    os.kill(process.pid, signal.SIGINT)
+    process.join(120)
+    error = err.read_text()
+    assert process.exitcode == 130, error
     assert "the same command resumes" in error
     assert "Traceback" not in error
-    assert "cancelled" in out
+    assert "cancelled" in out.read_text()

@@ -4,11 +4,7 @@ import itertools
 import json
 import re
 import shutil
-import signal
 import socket
-import subprocess
-import sys
-import urllib.request
 from functools import partial
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
@@ -16,14 +12,15 @@ from urllib.parse import unquote, urlsplit
 import pandas as pd
 import pytest
 from entries import ENTRIES, LEVELS, read, small_copy
-from processes import interruptible
+from forked import start
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.store import read_entry
 from site_entries import make_entries
+from visits import visited
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 
-FEW = 32
+FEW = 16
 """Levels of each game."""
 PAGES = (
     "index.html", "about.html", "games/Sokoban.html", "entries/hero.html", "episodes/hero/Sokoban.html",
@@ -238,7 +235,9 @@ def test_the_papers_tables_have_pages_with_verdicts_numbers_and_curves(site):
 
 def test_a_site_without_results_does_not_speak_of_them(entries, tmp_path):
     (tmp_path / "none").mkdir()
-    arguments = ["--entries", str(entries), "--results", str(tmp_path / "none")]
+    for name in ("random", "oracle"):
+        shutil.copytree(entries / name, tmp_path / "entries" / name)
+    arguments = ["--entries", str(tmp_path / "entries"), "--results", str(tmp_path / "none")]
     arguments += ["--out", str(tmp_path / "site")]
     assert main(["leaderboard", "build", *arguments]) == 0
     assert not (tmp_path / "site" / "results").exists()
@@ -261,30 +260,14 @@ def test_broken_results_are_named_and_nothing_is_built(entries, tmp_path, capsys
     assert not (tmp_path / "site").exists()
 
 
-def test_a_site_is_served_to_this_computer(site):
+def test_a_site_is_served_to_this_computer(site, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    command = [
-        sys.executable,
-        "-m",
-        "ragen_bench",
-        "leaderboard",
-        "serve",
-        str(site),
-        "--port",
-        port,
-    ]
-    server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible
-    )
-    try:
-        address = server.stdout.readline().strip()
-        with urllib.request.urlopen(address) as answer:
-            assert answer.read() == (site / "index.html").read_bytes()
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.communicate(timeout=60)
-    assert server.returncode == 130
+    log = tmp_path / "log"
+    server = start(["-m", "ragen_bench", "leaderboard", "serve", site, "--port", port], stdout=log)
+    assert visited(server, log) == (site / "index.html").read_bytes()
+    server.join(60)
+    assert server.exitcode == 130
 
 
 # --- in a browser --------------------------------------------------------------------------------
@@ -367,8 +350,8 @@ def test_an_episode_is_stepped_by_arrow_keys(visit, entries):
 
 
 def test_episodes_are_filtered_and_linked_to(visit, entries):
-    page = visit("episodes/twin/FrozenLake.html#17/1")
-    assert page.locator("#heading").inner_text().startswith("Level 17:")
+    page = visit("episodes/twin/FrozenLake.html#7/1")
+    assert page.locator("#heading").inner_text().startswith("Level 7:")
     assert page.locator("#step").inner_text().startswith("1 /")
     solved = [e for e in read(entries / "twin") if e["task"] == "FrozenLake" and e["success"]]
     page.locator("#outcome").select_option("solved")

@@ -3,8 +3,10 @@
 import math
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from entries import LEVELS, small_copy
 from ragen_bench.analysis.summary import explain_run
 from ragen_bench.leaderboard.site import Pages
 from ragen_bench.leaderboard.standings import (
@@ -21,10 +23,16 @@ from site_entries import make_entries
 
 from ragen_envs.conversation import EndReason
 
+MANY = 64
+"""Levels of each game."""
+
 
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory):
-    return make_entries(tmp_path_factory.mktemp("leaderboards"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LEVELS, MANY)
+        copy = partial(small_copy, levels=MANY)
+        yield make_entries(tmp_path_factory.mktemp("leaderboards"), copy)
 
 
 @pytest.fixture(scope="module")

@@ -79,6 +79,7 @@ def test_vllm_that_scores_is_started_after_the_one_that_trained_has_ended(tiny, 
     """A device holds one at a time, with the trainer's models only beside the one that trains."""
     sweep = load_sweep(small_sweep(tmp_path, 1, train={**SMALL_TRAIN, "engine": "vllm"}))
     task = next(t for t in plan(sweep, Choice(quick=True, model=str(tiny))) if t.seed == 0)
+    task = task.model_copy(update={"suite": task.suite.model_copy(update={"episodes": 4})})
     support = Path(__file__).parents[1] / "support"
     work = tmp_path / "task"
     work.mkdir()

@@ -3,16 +3,13 @@
 import json
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import urllib.request
 
 import pytest
+from forked import start
 from interrupted_runs import cut
-from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.store import read_explainable
+from visits import visited
 
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.games.sokoban.env import SokobanEnv
@@ -114,19 +111,13 @@ def test_what_is_no_run_is_refused(run, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis.tex"]
 
 
-def test_a_run_is_served_until_ctrl_c(run):
-    command = [sys.executable, "-m", "ragen_bench", "view", str(run)]
-    server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible
-    )
-    try:
-        with urllib.request.urlopen(server.stdout.readline().strip()) as answer:
-            assert b"Turns to look at first: random" in answer.read()
-    finally:
-        server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=60)
-    assert server.returncode == 130
-    assert "Traceback" not in errors
+def test_a_run_is_served_until_ctrl_c(run, tmp_path):
+    log = tmp_path / "log"
+    server = start(["-m", "ragen_bench", "view", run], stdout=log)
+    assert b"Turns to look at first: random" in visited(server, log)
+    server.join(60)
+    assert server.exitcode == 130
+    assert "Traceback" not in log.read_text()
 
 
 @pytest.fixture(scope="module")

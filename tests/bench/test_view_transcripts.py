@@ -18,7 +18,7 @@ def data_of(folder):
 def match(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "match"
     agents = ["--agent", "random", "--agent", "oracle"]
-    assert main(["match", "--suite", "match", *agents, "--episodes", "2", "--out", str(out)]) == 0
+    assert main(["match", "--game", "FrozenLakeRace", *agents, "--episodes", "2", "--out", str(out)]) == 0
     return out
 
 

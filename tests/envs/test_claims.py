@@ -75,7 +75,7 @@ def changes(name, claim):
     ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.sampled_from(GAMES), st.integers(0, 11), st.data())
 def test_a_changed_statement_is_the_only_false_one(name, seed, data):
     env, actions, thought, claims = told(name, seed)

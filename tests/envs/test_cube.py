@@ -125,7 +125,7 @@ def scrambled(actions):
 
 
 @given(ACTIONS, ACTIONS)
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=75)
 def test_steps_agree_with_the_slow_cube(scramble, actions):
     slow = scrambled(scramble)
     if slow.solved:
@@ -192,7 +192,7 @@ def test_the_oracle_agrees_with_brute_force():
 
 
 @given(ACTIONS)
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=75)
 def test_solutions_solve_and_no_turn_brings_one_nearer_by_more_than_one(scramble):
     slow = scrambled(scramble)
     state = bytes(LETTERS.index(c) for c in slow.text().replace("/", ""))

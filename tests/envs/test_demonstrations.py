@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,12 @@ def started(game, seed=0, **settings):
     return env
 
 
+@cache
+def with_eight(game):
+    """An env with eight examples, shared by tests that only read its messages and examples."""
+    return started(game, demonstrations=8)
+
+
 def replayed(game, env, example):
     """Play an example in its own level, under the same settings but without examples."""
     again = make(game, **{**env.settings.to_dict(), "demonstrations": 0})
@@ -49,7 +56,7 @@ def replayed(game, env, example):
 @pytest.mark.parametrize("game", SUITE)
 @pytest.mark.parametrize("think", [True, False])
 def test_examples_are_valid_replies_to_first_turns_and_solve_what_they_claim(game, think):
-    env = started(game, demonstrations=8 if think else 5, think=think)
+    env = with_eight(game) if think else started(game, demonstrations=5, think=False)
     for example in env.examples:
         again, result = replayed(game, env, example)
         assert result.parsed.is_valid
@@ -66,22 +73,20 @@ def test_examples_are_valid_replies_to_first_turns_and_solve_what_they_claim(gam
 @pytest.mark.slow
 @pytest.mark.parametrize("game", SUITE)
 def test_fewer_examples_are_the_first_of_more_in_every_episode(game):
-    most = started(game, demonstrations=8)
-    for count in (2,):
-        env = make(game, demonstrations=count)
-        for options in ({"split": "test", "index": 3}, {"split": "validation", "index": 0}):
-            env.reset(options=options)
-            told = [message["content"] for message in env.messages[1 : 1 + 2 * count]]
-            assert told == [message["content"] for message in most.messages[1 : 1 + 2 * count]]
-            assert [message["role"] for message in env.messages] == (
-                ["system"] + ["user", "assistant"] * count + ["user"]
-            )
+    most, env = with_eight(game), make(game, demonstrations=2)
+    for options in ({"split": "test", "index": 3}, {"split": "validation", "index": 0}):
+        env.reset(options=options)
+        told = [message["content"] for message in env.messages[1:5]]
+        assert told == [message["content"] for message in most.messages[1:5]]
+        roles = [message["role"] for message in env.messages]
+        assert roles == ["system"] + ["user", "assistant"] * 2 + ["user"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("game", SUITE)
-def test_examples_are_training_levels_and_begin_with_different_actions(game):
-    env = started(game, demonstrations=8)
+def test_examples_are_short_training_levels_that_begin_with_different_actions(game):
+    env = with_eight(game)
+    assert sum(len(message["content"]) for message in env.messages[1:-1]) < 8 * 900
     game_env = env.unwrapped
     packs = [load_pack(game_env.distribution, split) for split in (VALIDATION, TEST)]
     held_out = {game_env.key(entry.level) for pack in packs for entry in pack}
@@ -90,8 +95,9 @@ def test_examples_are_training_levels_and_begin_with_different_actions(game):
         assert int(example.instance.key, 16) not in held_out
     if isinstance(game_env, WordGameEnv):
         return  # every level has its own words
+    fresh = make(game).unwrapped
     firsts = [
-        parse_reply(example.reply, _names(env, example), 5, True).actions[0] for example in env.examples
+        parse_reply(example.reply, _names(fresh, example), 5, True).actions[0] for example in env.examples
     ]
     counts = np.bincount(firsts, minlength=2)
     if "Bandit" in game:
@@ -100,8 +106,7 @@ def test_examples_are_training_levels_and_begin_with_different_actions(game):
         assert max(counts) <= 3
 
 
-def _names(env, example):
-    game = env.unwrapped
+def _names(game, example):
     game.reset(seed=example.instance.seed, options={"split": TRAIN})
     return game.text.actions(game)
 
@@ -301,11 +306,3 @@ def test_examples_of_a_fixed_level_have_its_size(name, level, distribution):
 def test_a_size_that_is_never_drawn_names_no_distribution(name, level, distribution):
     env = started(f"ragen/{name}Text-v0", level=level)
     assert env.unwrapped.instance.distribution == distribution
-
-
-@pytest.mark.slow
-def test_examples_are_bounded():
-    for game in SUITE:
-        env = started(game, demonstrations=8)
-        shown = sum(len(message["content"]) for message in env.messages[1:-1])
-        assert shown < 8 * 900

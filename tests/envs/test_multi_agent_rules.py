@@ -181,7 +181,7 @@ TILES = st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=9, max_size=9)
 
 
 @given(TILES, st.permutations(range(9)), st.lists(st.integers(0, 4), min_size=4, max_size=4), st.data())
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_no_seat_has_priority_and_a_tile_holds_one(tiles, cells, directions, data):
     positions = list(cells[:4])
     order = data.draw(st.permutations(range(4)))
@@ -294,7 +294,7 @@ def test_matrix_games_have_the_value_of_the_linear_programme(rows, columns, numb
 )
 @example(2, 2, [1, 0, 0, 1] + [0] * 12, -10, 0)
 @example(2, 2, [3, 0, 0, 1] + [0] * 12, 12, 0)
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_the_size_of_the_payoffs_does_not_change_the_equilibrium(rows, columns, numbers, power, plus):
     game = np.array(numbers[: rows * columns], float).reshape(1, rows, columns)
     scale = 10.0**power

@@ -62,7 +62,7 @@ def test_defects_come_in_a_fixed_order():
 
 
 @given(REPLIES, st.integers(1, 6), st.booleans(), st.booleans(), st.sampled_from(["", "<think>"]))
-@settings(QUICK, max_examples=400)
+@settings(QUICK, max_examples=200)
 def test_parsing_is_total(reply, limit, think, truncated, prefix):
     prefix = prefix if think else ""
     parsed = parse_reply(reply, NAMES, limit, think, truncated, prefix=prefix)
@@ -85,7 +85,7 @@ def test_parsing_is_total(reply, limit, think, truncated, prefix):
 
 
 @given(REPLIES, st.booleans())
-@settings(QUICK, max_examples=200)
+@settings(QUICK, max_examples=100)
 def test_a_smaller_limit_only_shortens(reply, think):
     wide = parse_reply(reply, NAMES, 10**6, think)
     for limit in range(1, 5):
@@ -114,7 +114,7 @@ AROUND = st.lists(
 
 @pytest.mark.slow
 @given(st.tuples(AROUND, AROUND, AROUND, AROUND, AROUND), st.integers(1, 3), st.booleans())
-@settings(QUICK, max_examples=400)
+@settings(QUICK, max_examples=200)
 def test_what_follows_the_last_tag_changes_nothing(parts, limit, think):
     reply = "{}<think>{}</Think>{}<ANSWER>{}</answer>{}".format(*parts)
     parsed = parse_reply(reply, NAMES, limit, think)

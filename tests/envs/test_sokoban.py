@@ -116,7 +116,7 @@ def start(rows, **settings_):
 
 @pytest.mark.slow
 @given(boards(), ACTIONS)
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=150)
 def test_steps_agree_with_the_slow_game(rows, actions):
     env, board, info = start(rows)
     slow = Slow(rows)
@@ -173,7 +173,7 @@ def test_observations_are_fresh():
 
 @pytest.mark.slow
 @given(boards(side=5, most_boxes=2))
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=75)
 def test_solver_agrees_with_slow_search(rows):
     env, board, _ = start(rows)
     plan = solve(board)

@@ -3,13 +3,11 @@
 import os
 import re
 import shutil
-import signal
 import socket
 import string
 import subprocess
 import sys
 import time
-import urllib.request
 from contextlib import chdir
 from unittest.mock import patch
 
@@ -18,6 +16,7 @@ from documented_blocks import commands, only_reads_settings, reason_of
 from documented_sizes import small
 from forked import LIMIT, start
 from ragen_bench.__main__ import main
+from visits import visited
 
 from ragen_agents.starter import STARTER
 
@@ -182,7 +181,7 @@ class Shell:
         began = time.monotonic()
         process = start(program, stdout=log, stdin=typed, cwd=self.cwd, environment=environment)
         try:
-            was_visited = _serves(words) and _visited(process, log)
+            was_visited = _serves(words) and visited(process, log) is not None
             process.join(LIMIT)
         finally:
             if process.is_alive():
@@ -225,17 +224,3 @@ def _ended_well(code, words, said, was_visited):
     if "--plan" in words and "does not fit" in said:
         return code == DOES_NOT_FIT
     return code == 0
-
-
-def _visited(process, log):
-    """Fetch the first page of a server, end it with Ctrl-C, and return whether there was a page."""
-    ends = time.monotonic() + LIMIT
-    while process.is_alive() and time.monotonic() < ends:
-        found = re.search(r"http://[\w.:]+/\S*", log.read_text(errors="replace"))
-        if found:
-            with urllib.request.urlopen(found[0], timeout=60) as page:
-                is_page = page.status == 200
-            os.kill(process.pid, signal.SIGINT)
-            return is_page
-        time.sleep(0.1)
-    return False

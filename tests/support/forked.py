@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from contextlib import suppress
+from contextlib import chdir, suppress
+from multiprocessing import forkserver
 from pathlib import Path
 
 PRELOAD = [
     "torch", "transformers", "ragen_agents.starpo.trainer", "ragen_bench.cli.app",
     "ragen_bench.api.evaluate", "ragen_bench.cli.score", "ragen_bench.cli.show",
-    "ragen_bench.evaluation.match_table", "ragen_agents.policies.endpoint.policy",
+    "ragen_bench.evaluation.match_table", "ragen_agents.policies.endpoint.policy", "warm",
 ]  # fmt: skip
 LIMIT = 240
 """Seconds that a program may take."""
@@ -24,6 +25,9 @@ def context():
     """Return the multiprocessing context whose server has imported what the programs need."""
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(PRELOAD)
+    # Python 3.11 does not pass this process's path on, so `warm` has to be in the working directory.
+    with chdir(Path(__file__).parent):
+        forkserver.ensure_running()
     return made
 
 

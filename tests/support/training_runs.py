@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -78,10 +77,7 @@ def alone(arguments):
 
 def under_torchrun(arguments):
     """Run what follows python in a command under torchrun, in two processes."""
-    done = subprocess.run(
-        torchrun(arguments), capture_output=True, text=True, env=two_processes_environment(),
-        timeout=300, check=False,
-    )  # fmt: skip
+    (done,) = run((torchrun(arguments)[1:], two_processes_environment()), timeout=300)
     assert done.returncode == 0, done.stderr
 
 
