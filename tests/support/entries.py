@@ -4,6 +4,7 @@ import atexit
 import hashlib
 import json
 import lzma
+import re
 import shutil
 import tempfile
 from functools import cache
@@ -77,7 +78,7 @@ def as_model(folder, name, reply=None):
         for turn in episode["turns"]:
             turn["reply_tokens"], turn["prompt_tokens"] = 20, 200
             if reply is not None:
-                turn["reply"] = turn["reply"].replace("random", reply)
+                turn["reply"] = re.sub(r"(?<=<think>)[^<]*", lambda _: reply, turn["reply"], count=1)
     write(moved, episodes)
 
     def rename(entry):

@@ -25,7 +25,7 @@ def make_entries(root, copy=copy_of):
     ``copy`` copies a published entry, or the beginning of one.
     """
     for name, source, reply in (
-        ("rogue", "random", PAYLOAD), ("twin", "random", "wise"), ("hero", "oracle", None),
+        ("rogue", "random", PAYLOAD), ("twin", "random", "wise"), ("hero", "oracle", "sure"),
     ):  # fmt: skip
         as_model(copy(source, root), name, reply)
     change(root / "hero", lambda entry: entry["about"].update(trained_on=["Sokoban"]))
