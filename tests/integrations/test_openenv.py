@@ -52,9 +52,9 @@ def test_a_game_of_words_is_served_too(shop_url):
 
 
 def test_an_environment_that_does_not_say_whether_the_goal_is_reached():
-    game = GameEnvironment("CartPole-v1", actions=["left", "right"])
+    game = GameEnvironment("CliffWalking-v1", actions=["up", "right", "down", "left"])
     assert game.reset(seed=0).success is None
-    assert game.step(GameAction(reply="<think>a</think><answer>left</answer>")).success is None
+    assert game.step(GameAction(reply="<think>a</think><answer>up</answer>")).success is None
 
 
 def test_sessions_do_not_share_a_game(url):
