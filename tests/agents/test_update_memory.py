@@ -416,5 +416,5 @@ def test_the_best_model_is_written_without_what_only_resuming_needs(tiny, tmp_pa
     saved, best = (
         {path.name for path in (tmp_path / name).iterdir()} for name in ("checkpoints/000001", "best")
     )
-    assert saved - best == {"trainer.safetensors"}
+    assert saved - best == {"trainer.json", "trainer.safetensors"}
     assert "model.safetensors" in best

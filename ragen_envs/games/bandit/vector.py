@@ -65,9 +65,8 @@ class BanditVectorEnv(GameVectorEnv):
         return GenerationError("a split has no names")
 
     def _show(self, i: int) -> None:
-        names = generator.all_names()
-        drawn = "/".join(names[k] for k in self._observations[i])
-        self.single.start(*(self.single.own_levels or (drawn,)))
+        own, names = self.single.own_levels, generator.all_names()
+        self.single.start(own[0] if own else "/".join(names[k] for k in self._observations[i]))
         chosen = int(self._state[kernels.CHOSEN, i])
         if chosen >= 0:
             self.single.chosen, self.single.paid = chosen, float(self._paid[i])
