@@ -165,9 +165,9 @@ def train(config: SftConfig, out: Path, shown: Callable[[ChatCodec], list[Trajec
     """Train and write an ordinary model folder, with adapters merged."""
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise RagenError("imitation trains in one process; start it without torchrun")
+    if out.exists():
+        raise RagenError(f"'{out}' already exists; choose another --out")
     with writing(out), new_folder(out) as work:
-        if out.exists():
-            raise RagenError(f"'{out}' already exists; choose another --out")
         _train(config, out, work, shown or partial(demonstrations, config))
 
 

@@ -107,7 +107,7 @@ def _is_at(path: Path, file: BinaryIO) -> bool:
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that takes the place of another one, if any, when it is complete and on the disk.
 
-    What a killed process leaves beside it is removed by the next one, or by `remove_unfinished`.
+    What a killed process leaves beside it is put back or removed by the next one, or by `remove_unfinished`.
 
     Raises:
         InUseError: Another process is writing the same folder.
@@ -120,8 +120,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
         work.mkdir(parents=True, exist_ok=True)
         resources.enter_context(exclusive_lock(work / ".lock", what=folder))
         resources.callback(shutil.rmtree, work, ignore_errors=True)
-        for left in (new, old):
-            shutil.rmtree(left, ignore_errors=True)
+        _put_back(work)
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
         new.mkdir()
         yield new
         for path in (*new.rglob("*"), new):
@@ -139,8 +140,16 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def remove_unfinished(folder: Path) -> None:
     """Remove what killed processes have left of new folders in a folder that no other process writes to."""
-    for path in folder.glob(f"*{_WRITING}"):
+    for path in folder.glob(f".*{_WRITING}"):
+        _put_back(path)
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _put_back(work: Path) -> None:
+    """Put back the folder that a process had moved away when it was killed."""
+    old, place = work / "old", work.with_name(work.name[1 : -len(_WRITING)])
+    if old.exists() and not place.exists():
+        old.rename(place)
 
 
 def _flush(path: Path) -> None:

@@ -53,14 +53,12 @@ def read_choice(name: str, value: Any, choices: Iterable[_T]) -> _T:
 
 
 def read_level(name: str, value: Any) -> str:
-    """Return the text form of a level, rows joined by /, or raise `RagenError`.
-
-    The level is a list of its rows, or a text, whose lines may also be its rows.
-    """
-    rows = value.strip("\n").split("\n") if isinstance(value, str) else value
-    if not isinstance(rows, Sequence) or not rows or not all(isinstance(row, str) for row in rows):
+    """Return a level in text form, which joins the rows of a list by /, or raise `RagenError`."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, Sequence) or not value or not all(isinstance(row, str) for row in value):
         raise RagenError(f"{name} is {value!r}, but must be a text or a list of rows")
-    return "/".join(rows)
+    return "/".join(value)
 
 
 def _is_count(value: Any, low: int, high: int | None) -> bool:

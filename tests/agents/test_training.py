@@ -28,6 +28,7 @@ from training_runs import (  # noqa: E402
 
 from ragen_agents.model_files.source import weights_digest  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
+from ragen_agents.run_files.files import new_folder, remove_unfinished  # noqa: E402
 from ragen_agents.starpo import PRESETS, merged  # noqa: E402
 from ragen_agents.starpo.run import checkpoint  # noqa: E402
 from ragen_agents.starpo.run.diagnostics import measure_information  # noqa: E402
@@ -319,7 +320,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_named_and_can_be_removed(name, ti
     assert main(command(tiny, run, iterations=3)[3:]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said.startswith(f"error: the checkpoint '{damaged}' cannot be loaded: ")
-    assert said.endswith("remove it, and the same command resumes from the one before it")
+    assert said.endswith("resumes from the one before it, if there is one")
     shutil.rmtree(damaged)
     assert main(command(tiny, run, iterations=3)[3:]) == 0
     assert lines(run) == lines(whole)
@@ -370,6 +371,21 @@ def test_a_full_disk_is_one_line_and_loses_nothing(two, tiny, tmp_path, capsys, 
     monkeypatch.undo()
     assert main(command(tiny, run, iterations=2)[3:]) == 0
     assert lines(run) == lines(two)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_folder_that_a_killed_run_had_moved_away_is_put_back(tmp_path, again):
+    work, best = tmp_path / ".best.writing", tmp_path / "best"
+    (work / "old").mkdir(parents=True)
+    (work / "old" / "model").write_text("whole")
+    (work / "new").mkdir()
+    if again:
+        with pytest.raises(OSError, match="full"), new_folder(best):
+            raise OSError("full")
+    else:
+        remove_unfinished(tmp_path)
+    assert (best / "model").read_text() == "whole"
+    assert not work.exists()
 
 
 def test_a_tokenizer_that_cannot_be_written_is_one_line(tiny, tmp_path, capsys, monkeypatch):

@@ -90,9 +90,14 @@ def test_levels_that_are_no_text_and_no_rows(value):
         arguments.read_level("level", value)
 
 
-@pytest.mark.parametrize("value", ["##/#_", "##\n#_", "\n##\n#_\n", ["##", "#_"], ("##", "#_")])
+@pytest.mark.parametrize("value", ["##/#_", ["##", "#_"], ("##", "#_")])
 def test_the_forms_of_a_level(value):
     assert arguments.read_level("level", value) == "##/#_"
+
+
+def test_a_text_is_a_level_as_it_is():
+    """A game of one's own may have line ends in its levels."""
+    assert arguments.read_level("level", "\nab\ncd\n") == "\nab\ncd\n"
 
 
 def test_every_argument_of_every_game_is_covered():
@@ -196,7 +201,7 @@ def test_the_level_of_an_instance_can_be_played_again(env_id):
     first = gym.make(env_id).unwrapped
     first.reset(seed=3)
     level = first.instance.level
-    for form in (level, level.split("/") if "WebShop" not in env_id else [level], f"{level}\n"):
+    for form in (level, level.split("/") if "WebShop" not in env_id else [level]):
         again = gym.make(env_id, level=form).unwrapped
         again.reset(options={"split": "test", "index": 5})
         assert (again.instance.level, again.instance.key) == (level, first.instance.key)
@@ -217,7 +222,7 @@ def test_the_level_of_several_players_can_be_played_again(env_id):
 def test_levels_have_the_forms_of_a_level(env_id):
     first = gym.make(env_id).unwrapped
     texts = [first.reset(seed=seed) and first.instance.level for seed in range(3)]
-    forms = [texts[0], texts[1].split("/"), texts[2].replace("/", "\n")]
+    forms = [texts[0], texts[1].split("/"), tuple(texts[2].split("/"))]
     for make in (gym.make, gym.make_vec):
         given, plain = make(env_id, levels=forms), make(env_id, levels=texts)
         for index in range(3):

@@ -54,8 +54,9 @@ def evaluate(
     """Play agents on the levels of a suite, as ``ragen bench`` does, and return the run.
 
     An existing run directory is resumed: no episode is lost or played twice. It also works where an event
-    loop runs already, as in a notebook, which ``await asyncio.to_thread(rb.evaluate, ...)`` does not block.
-    Messages name options as the command line does: ``--out`` is ``out``.
+    loop runs already, as in a notebook, which ``await asyncio.to_thread(rb.evaluate, ...)`` does not block;
+    cancelling that does not end the run, budgets do. Messages name options as the command line does:
+    ``--out`` is ``out``.
 
     Args:
         agents: One agent, several, or a mapping from names to agents. An agent is a name of the command line

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,12 +54,13 @@ def check(
             checked.append(stored)
             counts = f"{len(stored.records)} episodes of {len(stored.entry.results)} games"
             print(f"OK {folder}: {counts} replayed")
-    try:
-        check_titles(stored.entry for stored in checked)
-        check_copies(checked)
-    except EntryError as error:
-        rejected = True
-        print(escape_unprintable(f"REJECTED {error}"), file=sys.stderr)
+    about_all = (partial(check_titles, [each.entry for each in checked]), partial(check_copies, checked))
+    for check in about_all:
+        try:
+            check()
+        except EntryError as error:
+            rejected = True
+            print(escape_unprintable(f"REJECTED {error}"), file=sys.stderr)
     if rejected:
         raise typer.Exit(1)
 

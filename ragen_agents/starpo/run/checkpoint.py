@@ -143,8 +143,8 @@ def load(folder: Path, learner: Learner) -> Progress:
         if is_out_of_memory(error):
             raise
         raise RagenError(
-            f"the checkpoint '{folder}' cannot be loaded: {first_line(error)}; remove it, and the same "
-            "command resumes from the one before it"
+            f"the checkpoint '{folder}' cannot be loaded: {first_line(error)}; if it is damaged, "
+            "remove it, and the same command resumes from the one before it, if there is one"
         ) from error
     return progress
 
