@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 from transformers import (
     LlamaConfig,
@@ -46,7 +45,6 @@ from ragen_envs.levels.seeding import new_stream
 
 Weights = dict[str, torch.Tensor]
 _RECIPE: Final = "recipe.json"
-_WEIGHTS: Final = "model.safetensors"
 _LOG: Final = logging.getLogger("ragen.starter")
 _CHUNK: Final = 500
 _TOKENIZER_CHATS: Final = 4000
@@ -58,50 +56,10 @@ _SHARED: Final = (
 """Settings that the configs of Llama and Qwen2 have in common."""
 
 
-class Passes:
-    """Folders below one, each with the weights after a pass and the recipe up to it."""
-
-    def __init__(self, folder: Path, recipe: Recipe) -> None:
-        self._folder = folder
-        self._recipe = recipe
-
-    @property
-    def done(self) -> int:
-        """Number of passes of this recipe that are kept."""
-        count = 0
-        while count < len(self._recipe.stages) and self._is_kept(count + 1):
-            count += 1
-        return count
-
-    def keep(self, count: int, weights: Weights, tokenizer: PreTrainedTokenizerFast) -> None:
-        """Keep the weights after the first ``count`` passes."""
-        with new_folder(self._path(count)) as folder:
-            # Clones, because tied weights are one tensor, which the format refuses.
-            save_file({name: weight.clone() for name, weight in weights.items()}, folder / _WEIGHTS)
-            save_tokenizer(tokenizer, folder)
-            (folder / _RECIPE).write_text(json.dumps(self._recipe.until(count)), encoding="utf-8")
-
-    def weights(self, count: int) -> Weights:
-        """Return the weights after the first ``count`` passes."""
-        return load_file(self._path(count) / _WEIGHTS)
-
-    def tokenizer(self) -> PreTrainedTokenizerFast:
-        """Return the tokenizer, which the first pass has made."""
-        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(self._path(1))
-        return tokenizer
-
-    def _is_kept(self, count: int) -> bool:
-        path = self._path(count) / _RECIPE
-        given = json.loads(json.dumps(self._recipe.until(count)))
-        return path.is_file() and json.loads(path.read_text(encoding="utf-8")) == given
-
-    def _path(self, count: int) -> Path:
-        return self._folder / f"pass-{count:02}"
-
-
 def demonstrations(pool: Pool, recipe: Recipe, number: int) -> list[Demonstration]:
     """Return a stage's demonstrations; the same for any number of processes."""
     stage = recipe.stages[number]
+    _LOG.info("stage %d of %d: writing demonstrations", number + 1, len(recipe.stages))
     chunks = [
         ((recipe.seed, number, k), min(_CHUNK, stage.demonstrations - start))
         for k, start in enumerate(range(0, stage.demonstrations, _CHUNK))
@@ -189,49 +147,36 @@ def as_llama(model: Qwen2ForCausalLM) -> LlamaForCausalLM:
 
 
 def build(folder: Path, recipe: Recipe) -> None:
-    """Make the model and write it to a new folder, or replace an earlier build there.
-
-    The weights after each pass are kept until the end, and an interrupted build resumes after the last of
-    them. Its weights are those of an uninterrupted one.
-    """
+    """Make the model and write it to a new folder, or replace an earlier build there."""
     started = time.monotonic()
-    work = folder.with_name(folder.name + ".building")
-    passes = Passes(work, recipe)
-    if passes.done:
-        _LOG.info("resuming after stage %d of %d", passes.done, len(recipe.stages))
+    passes: list[Weights] = []
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        for number in range(passes.done, len(recipe.stages)):
-            _run_pass(pool, passes, recipe, number, started)
-    model = new_model(recipe, passes.tokenizer())
-    model.load_state_dict(passes.weights(len(recipe.stages)))
-    _write(folder, model, passes.tokenizer(), recipe)
-    shutil.rmtree(work)
+        first = demonstrations(pool, recipe, 0)
+        tokenizer = build_tokenizer(tokenizer_texts([each.chat for each in first[:_TOKENIZER_CHATS]]))
+        for number, stage in enumerate(recipe.stages):
+            shown = demonstrations(pool, recipe, number) if number else first
+            one = partial(encode, tokenizer=tokenizer, replies_only=stage.replies_only)
+            encoded = pool.map(one, shown, chunksize=_CHUNK)
+            tokens = f"{sum(len(row['input_ids']) for row in encoded):,}"
+            _LOG.info(
+                "stage %d of %d: training on %s tokens (%.0f s so far)",
+                number + 1, len(recipe.stages), tokens, time.monotonic() - started,
+            )  # fmt: skip
+            model = _start(recipe, tokenizer, passes)
+            train(model, encoded, recipe, number)
+            passes.append(_mean([*passes[number + 1 - stage.averaged :], model.state_dict()]))
+    model = _start(recipe, tokenizer, passes)
+    _write(folder, model, tokenizer, recipe)
     _LOG.info("wrote %s after %.0f s", folder, time.monotonic() - started)
 
 
-def _run_pass(pool: Pool, passes: Passes, recipe: Recipe, number: int, started: float) -> None:
-    """Train one pass from the one before, and keep its weights."""
-    stage = recipe.stages[number]
-    label = f"stage {number + 1} of {len(recipe.stages)}"
-    _LOG.info("%s: writing %d demonstrations", label, stage.demonstrations)
-    shown = demonstrations(pool, recipe, number)
-    if number:
-        tokenizer = passes.tokenizer()
-    else:
-        tokenizer = build_tokenizer(tokenizer_texts([each.chat for each in shown[:_TOKENIZER_CHATS]]))
+def _start(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, passes: Sequence[Weights]) -> Qwen2ForCausalLM:
+    """Return the model after the last pass, untrained before the first."""
     set_seed(recipe.seed)
     model = new_model(recipe, tokenizer)
-    if number:
-        model.load_state_dict(passes.weights(number))
-    one = partial(encode, tokenizer=tokenizer, replies_only=stage.replies_only)
-    encoded = pool.map(one, shown, chunksize=_CHUNK)
-    tokens = f"{sum(len(row['input_ids']) for row in encoded):,}"
-    size, seconds = f"{model.num_parameters():,} parameters", time.monotonic() - started
-    _LOG.info("%s: training %s on %s tokens (%.0f s so far)", label, size, tokens, seconds)
-    train(model, encoded, recipe, number)
-    before = range(number + 2 - stage.averaged, number + 1)
-    states = [*(passes.weights(count) for count in before), model.state_dict()]
-    passes.keep(number + 1, _mean(states), tokenizer)
+    if passes:
+        model.load_state_dict(passes[-1])
+    return model
 
 
 def _mean(states: Sequence[Weights]) -> Weights:

@@ -1,7 +1,6 @@
 """The recipe of the starter model: its passes, its size and its seed."""
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from ragen_agents.starter.demonstrations import Mixture
 
@@ -52,7 +51,3 @@ class Recipe:
     heads: int = 4
     kv_heads: int = 2
     intermediate_size: int = 384
-
-    def until(self, count: int) -> dict[str, Any]:
-        """Return the settings that the weights after the first ``count`` stages depend on, as plain data."""
-        return asdict(replace(self, stages=self.stages[:count]))

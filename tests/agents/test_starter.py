@@ -235,7 +235,7 @@ def test_shipped_folder_is_small_and_tells_its_recipe():
     assert recipe == json.loads(json.dumps(asdict(Recipe())))
 
 
-def test_an_interrupted_build_resumes_and_makes_the_same_model(tmp_path, caplog, monkeypatch):
+def test_a_build_averages_its_last_passes(tmp_path, caplog, monkeypatch):
     import torch
 
     from ragen_agents.starter import model_build
@@ -243,45 +243,21 @@ def test_an_interrupted_build_resumes_and_makes_the_same_model(tmp_path, caplog,
 
     second = Stage(16, 1e-3, Mixture(0.5, 0.5, 0.5), batch_size=4, averaged=2)
     recipe = Recipe(0, (Stage(32, 1e-3, batch_size=8), second), hidden_size=32, layers=1, heads=1, kv_heads=1)
-    caplog.set_level("INFO", "ragen.starter")
-    processes = context()
-    monkeypatch.setattr(model_build.multiprocessing, "get_context", lambda _: processes)
-    model_build.build(tmp_path / "at-once", recipe)
-    assert "stage 2 of 2: writing 16 demonstrations" in caplog.messages
-    assert f"wrote {tmp_path / 'at-once'} after " in caplog.messages[-1]
+    trained = []
 
-    def stop(model, encoded, recipe, number):
-        if number:
-            raise KeyboardInterrupt
-        train(model, encoded, recipe, number)
+    def note(model, *args):
+        train(model, *args)
+        trained.append(model_build.as_llama(model).state_dict())
 
     train = model_build.train
-    monkeypatch.setattr(model_build, "train", stop)
-    with pytest.raises(KeyboardInterrupt):
-        model_build.build(tmp_path / "stopped", recipe)
-    monkeypatch.setattr(model_build, "train", train)
-    assert not (tmp_path / "stopped").exists()
-    model_build.build(tmp_path / "stopped", recipe)
-    assert "resuming after stage 1 of 2" in caplog.messages
-    assert {path.name for path in tmp_path.iterdir()} == {"at-once", "stopped"}
-    first, second = (
-        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("at-once", "stopped")
-    )
-    for one, other in zip(first.parameters(), second.parameters(), strict=True):
-        assert torch.equal(one, other)
-
-
-def test_a_build_does_not_resume_from_passes_of_another_recipe(tmp_path):
-    from ragen_agents.starter.model_build import Passes
-    from ragen_agents.starter.recipe import Stage
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
-    stages = (Stage(16, 1e-3), Stage(8, 1e-3), Stage(8, 5e-4))
-    for count in (1, 2):
-        Passes(tmp_path, Recipe(stages=stages)).keep(count, {}, tokenizer)
-    done = {
-        "same": Passes(tmp_path, Recipe(stages=stages)).done,
-        "other second stage": Passes(tmp_path, Recipe(stages=(stages[0], stages[2]))).done,
-        "other seed": Passes(tmp_path, Recipe(1, stages)).done,
-    }
-    assert done == {"same": 2, "other second stage": 1, "other seed": 0}
+    monkeypatch.setattr(model_build, "train", note)
+    processes = context()
+    monkeypatch.setattr(model_build.multiprocessing, "get_context", lambda _: processes)
+    caplog.set_level("INFO", "ragen.starter")
+    model_build.build(tmp_path / "built", recipe)
+    assert any(line.startswith("stage 2 of 2: training on ") for line in caplog.messages)
+    assert [path.name for path in tmp_path.iterdir()] == ["built"]
+    built = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "built").state_dict()
+    for name, weights in built.items():
+        assert torch.equal(weights, torch.stack([state[name] for state in trained]).mean(0))
+    assert not torch.equal(trained[0]["model.norm.weight"], trained[1]["model.norm.weight"])
