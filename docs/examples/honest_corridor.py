@@ -18,7 +18,7 @@ class HonestText(OwnText):
         claims, player = [], env.player
         for match in re.finditer(r"coin (?:is )?at (\d+)", thought):
             claims.append(made("place coin", match, int(match[1]) == env.coin, f"coin {env.coin}"))
-        for match, action in read_steps(thought, names, r" to \d+", len(thought)):
+        for match, action in read_steps(thought, names, r" to \d+"):
             player = min(max(player + (1 if action else -1), 0), LENGTH - 1)
             true = int(match["said"].split()[-1]) == player if match["said"] else None
             claims.append(made(MOVE, match, true, f"{names[action]} to {player}", action))

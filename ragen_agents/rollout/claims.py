@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ragen_envs.game.claims import AFTER, END, MOVE, PLACE, Claim
+from ragen_envs.game.claims import END, MOVE, PLACE, Claim
 from ragen_envs.game.oracle import Action
 
 MOVES: Final = 5
 """Positions of the plan with a column of their own."""
 SHARES: Final = (
-    "made", "per_thought", "places", *(f"move_{n + 1}" for n in range(MOVES)), "ends", "others",
-    "plan", "filled", "after",
+    "made", "per_thought", "places", *(f"move_{n + 1}" for n in range(MOVES)), "ends", "others", "plan",
 )  # fmt: skip
 """Names of the measures of a thought, in the order of the tables."""
 
@@ -32,20 +31,19 @@ class CheckedThought(NamedTuple):
 
         ``made`` is whether it claims anything, and ``per_thought`` how much. ``places``, ``ends`` and
         ``others`` are shares of true claims, ``place box`` that of one thing, and ``move_1`` to ``move_5``
-        whether the outcome of that move is true. ``plan`` is whether the answer is the plan. ``filled`` is
-        whether the last line that the setting ``claims`` asks for is there, and ``after`` how much is true.
+        whether the outcome of that move is true. ``plan`` is whether the answer is the plan.
         """
         kinds: dict[str, list[bool]] = {}
         for claim in self.claims:
             if claim.true is not None and claim.kind != MOVE:
                 kind = claim.kind.partition(" ")[0]
-                name = {PLACE: "places", END: "ends", AFTER: "after"}.get(kind, "others")
+                name = {PLACE: "places", END: "ends"}.get(kind, "others")
                 kinds.setdefault(name, []).append(claim.true)
                 if kind == PLACE:
                     kinds.setdefault(claim.kind, []).append(claim.true)
         moves = self.moves
         decided = sum(claim.true is not None for claim in self.claims)
-        measures = {"made": float(decided > 0), "filled": float("after" in kinds)}
+        measures = {"made": float(decided > 0)}
         if decided:
             measures["per_thought"] = float(decided)
         measures |= {name: sum(values) / len(values) for name, values in kinds.items()}

@@ -137,8 +137,7 @@ def _answer(game: GameEnv[Any], settings: ConversationSettings) -> tuple[WorkedE
     names = rename_actions(face.actions(game), settings.action_names)
     symbols = resolve_symbols(settings.symbols, face.vocabularies)
     shown = state_text(face, game, settings.observation, symbols)
-    shown_as = settings.claims, settings.action_names
-    thought = explain(game, actions, budget, *shown_as) if settings.think else None
+    thought = explain(game, actions, budget, settings.action_names) if settings.think else None
     example = WorkedExample(
         user=turn_prompt(shown, 1, settings.max_actions, settings),
         reply=format_reply(action_texts(names, actions), thought),

@@ -30,15 +30,13 @@ def system_prompt(
     names: tuple[str, ...],
     settings: ConversationSettings,
     in_words: bool = False,
-    lines: tuple[str, str] = ("", ""),
 ) -> str:
     """Return the introduction, the format of a reply and what happens to an invalid one.
 
-    ``in_words`` says that the game's actions are words, of which ``names`` has the forms; ``lines`` are those
-    that the setting ``claims`` asks for.
+    ``in_words`` says that the game's actions are words, of which ``names`` has the forms.
     """
     start = introduction(rules, legend, names, settings)
-    return "\n".join([start, _reply_format(settings, lines), _invalid_reply(settings, in_words)])
+    return "\n".join([start, _reply_format(settings), _invalid_reply(settings, in_words)])
 
 
 def introduction(rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings) -> str:
@@ -63,22 +61,14 @@ def _limits(settings: ConversationSettings) -> str:
     return f"{text}. Actions are executed in order until the game ends." if most > 1 else f"{text}."
 
 
-def _reply_format(settings: ConversationSettings, lines: tuple[str, str]) -> str:
+def _reply_format(settings: ConversationSettings) -> str:
     if settings.most_per_turn > 1:
         request = "Reply in this format, with actions separated by ||:"
         answer = "<answer>action || action</answer>"
     else:
         request, answer = "Reply in this format:", "<answer>action</answer>"
-    if not settings.claims:
-        thought = "<think>your reasoning</think>" if settings.think else ""
-        return f"{request}\n{thought}{answer}"
-    thought = "\n".join(filter(None, (lines[0], "your reasoning", lines[1])))
-    note = "The first line of the reasoning is about the state shown"
-    if lines[1]:
-        note += ", the last line about the state after your actions"
-    if "row column" in lines[0]:
-        note += ". Rows and columns are counted from 0"
-    return f"{request}\n<think>{thought}</think>{answer}\n{note}."
+    thought = "<think>your reasoning</think>" if settings.think else ""
+    return f"{request}\n{thought}{answer}"
 
 
 def _invalid_reply(settings: ConversationSettings, in_words: bool) -> str:
@@ -155,7 +145,6 @@ def feedback(
     reward: float,
     settings: ConversationSettings,
     reason: str = "",
-    lines: tuple[str, str] = ("", ""),
 ) -> str:
     """Describe the effects of a turn: each executed action, whether it changed anything, and the reward.
 
@@ -171,7 +160,7 @@ def feedback(
         nothing = "" if names else ", so no action was executed"
         text = f"Your reply was invalid ({reasons}){nothing}. {text}"
     text += f"Reward: {reward:.6g}."
-    return f"{text}\n{_reply_format(settings, lines)}" if defects and not names else text
+    return f"{text}\n{_reply_format(settings)}" if defects and not names else text
 
 
 def final_prompt(feedback_text: str, success: bool | None, observation: str) -> str:

@@ -55,9 +55,6 @@ class ConversationSettings:
     other defect."""
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
-    claims: bool = False
-    """Whether the thought begins with a line about the state and ends with one about the state after the
-    actions, for ``ragen explain --thoughts``; needs ``think``."""
     demonstrations: int = 0
     """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with the
     oracle's replies. Training may meet these levels (in 6x6 Sokoban, each equals about 1.2% of them)."""
@@ -72,13 +69,12 @@ class ConversationSettings:
         if not isinstance(self.action_names, Mapping):
             raise RagenError(f"action_names is {self.action_names!r}, but must be a mapping of names")
         self._set("action_names", dict(self.action_names))
-        for name in ("think", "think_prefix", "claims"):
+        for name in ("think", "think_prefix"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise RagenError(f"{name} is {value!r}, but must be true or false")
-        for name in ("think_prefix", "claims"):
-            if getattr(self, name) and not self.think:
-                raise RagenError(f"{name} is true, but think is false; set think to true")
+        if self.think_prefix and not self.think:
+            raise RagenError("think_prefix is true, but think is false; set think to true")
         for name, choices in (
             ("history", HISTORIES),
             ("observation", (*FORMATS, IMAGE)),

@@ -26,7 +26,7 @@ from ragen_envs.conversation.protocol import (
 from ragen_envs.conversation.settings import ConversationSettings, rename_actions, resolve_symbols
 from ragen_envs.errors import RagenError, ResetNeededError
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.claims import Claim, FormFace, check_thought
+from ragen_envs.game.claims import Claim, check_thought
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline
 from ragen_envs.game.text import IMAGE, OwnText, action_texts, explain
@@ -48,10 +48,6 @@ def _check_env(env: gym.Env[Any, Any], settings: ConversationSettings) -> None:
     if not hasattr(layer, "text"):
         raise RagenError(
             f"{env} has no text face: ragen_envs.conversation.make gives it one, or see docs/add-a-game.md"
-        )
-    if settings.claims and not isinstance(layer.text, FormFace):
-        raise RagenError(
-            f"claims is true, but {env} has no lines to fill in; its text face needs claims and claim_lines"
         )
     if settings.observation == IMAGE and env.render_mode != "rgb_array":
         raise RagenError(
@@ -111,7 +107,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.end: ConversationEnd | None = None
         self.success: bool | None = False
         """Whether the goal is reached; None in an environment that does not say."""
-        self._lines = ("", "")
         self._played = self._actions_used = 0
         last = min(self.settings.history_turns, sys.maxsize - 1)  # a longer queue cannot be made
         kept = {"full": None, "last": last, "none": 0}[self.settings.history]
@@ -138,11 +133,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         count = int(space.n) if isinstance(space, spaces.Discrete) else None
         names = checked_names(game, self.face.actions(game), count)
         self.names = rename_actions(names, self.settings.action_names)
-        if self.settings.claims:
-            self._lines = game.text.claim_lines(game, None)
         self.system = prompt.system_prompt(
             self.face.rules(game), self.face.legend(self.symbols), self.names, self.settings,
-            in_words=self.in_words, lines=self._lines,
+            in_words=self.in_words,
         )  # fmt: skip
         self._pictures.clear()
         self._look()
@@ -183,7 +176,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         ran = action_texts(self.names, executed)
         reward = sum(rewards) + penalty
         reason = self._reason(parsed)
-        feedback = prompt.feedback(ran, effective, parsed.defects, reward, settings, reason, self._lines)
+        feedback = prompt.feedback(ran, effective, parsed.defects, reward, settings, reason)
         self.user = self._next_text(feedback)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 
@@ -372,8 +365,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def explain(self, actions: Sequence[Action]) -> str:
         """Return a thought that leads to the next actions; see `ragen_envs.game.text.explain`."""
-        settings = self.settings
-        return explain(self._bare, actions, self.budget, settings.claims, settings.action_names)
+        return explain(self._bare, actions, self.budget, self.settings.action_names)
 
     def random_baseline(self) -> RandomBaseline | None:
         """Return the value of random play under the remaining budget; None if it is not available."""

@@ -17,8 +17,6 @@ MOVE: Final = "move"
 """A step of the plan and what it leads to, given the steps before it."""
 END: Final = "end"
 """Claim of how the game ends with the plan."""
-AFTER: Final = "after"
-"""The line of the setting ``claims``: the state after the executed actions."""
 
 CELL: Final = r"[(\[]?(?:row\s*)?(\d+)\W{1,2}(?:col(?:umn)?\s*)?(\d+)[)\]]?"
 """A pattern of a row and a column, counted from 0."""
@@ -26,7 +24,6 @@ _CELL: Final = CELL.replace(r"(\d+)", r"\d+")
 _CELLS: Final = rf"{_CELL}(?:(?:,|;|\sand|\sor)?[ \t]*{_CELL})*"
 _IS: Final = r"(?:\s|[:=]|\bis\b|\bare\b|\bat\b)*"
 _SOLVED: Final = re.compile(r"(?<!not )(?<!be )\bsolved(?=\s*(?:[.!;<\n]|$))", re.IGNORECASE)
-_AFTER: Final = re.compile(r"\bafter(?: the first action)?:", re.IGNORECASE)
 _LINK: Final = re.compile(r"[\s,;.|>-]*(?:and|then|and then)?\s*")
 
 Cell = tuple[int, int]
@@ -66,30 +63,11 @@ class ClaimingFace(Protocol):
         """
 
 
-@runtime_checkable
-class FormFace(ClaimingFace, Protocol):
-    """A text face with the two lines that the setting ``claims`` asks for."""
-
-    def claim_lines(self, env: Any, actions: Sequence[Any] | None) -> tuple[str, str]:
-        """Return the line before the thought and the line after it, which may be "".
-
-        Args:
-            env: The unwrapped game before the turn.
-            actions: Those of the turn; or None for the lines to fill in, which the prompt shows.
-        """
-
-
 def made(
     kind: str, match: re.Match[str], true: bool | None, fact: str, action: Action | None = None
 ) -> Claim:
     """Return the claim that a match is."""
     return Claim(kind, match.start(), match.end(), match.group(), true, fact, action)
-
-
-def split_thought(thought: str) -> tuple[int, int]:
-    """Return the end of the thought, and the start of the prediction that follows ``after:``."""
-    lines = [*_AFTER.finditer(thought)]
-    return lines[-1].span() if lines else (len(thought), len(thought))
 
 
 @lru_cache(maxsize=256)
@@ -108,28 +86,23 @@ def listed(cells: Iterable[Cell], separator: str = ", ") -> str:
     return separator.join(f"{row} {column}" for row, column in cells) or "none"
 
 
-def mentioned(text: str, name: str, start: int = 0, end: int | None = None) -> re.Match[str] | None:
+def mentioned(text: str, name: str) -> re.Match[str] | None:
     """Return the first mention of a kind of thing with a list of cells; later ones are plans."""
-    return _mention(name).search(text, start, len(text) if end is None else end)
+    return _mention(name).search(text)
 
 
-def read_places(
-    text: str, things: Mapping[str, Collection[Cell]], start: int, end: int, kind: str = PLACE
-) -> Iterator[Claim]:
-    """Yield the claims of a part of a text about things: ``Box 1 2, 2 3``, ``no hole``, ``player: (1, 2)``.
+def read_places(text: str, things: Mapping[str, Collection[Cell]]) -> Iterator[Claim]:
+    """Yield the claims of a thought about things: ``Box 1 2, 2 3``, ``no hole``, ``player: (1, 2)``.
 
     Args:
         text: The thought.
         things: All the cells of each kind of thing, by its name.
-        start: Where the part begins.
-        end: Where it ends.
-        kind: Of the claims.
     """
     for name, cells in things.items():
-        match = mentioned(text, name, start, end)
+        match = mentioned(text, name)
         if match is not None:
             true = sorted(cells_of(match.group())) == sorted(cells)
-            yield made(f"{kind} {name}", match, true, f"{name} {listed(sorted(cells))}")
+            yield made(f"{PLACE} {name}", match, true, f"{name} {listed(sorted(cells))}")
 
 
 @lru_cache(maxsize=64)
@@ -140,9 +113,7 @@ def _step(names: tuple[str, ...], outcome: str) -> re.Pattern[str]:
     )
 
 
-def read_steps(
-    text: str, names: tuple[str, ...], outcome: str, end: int
-) -> Iterator[tuple[re.Match[str], int]]:
+def read_steps(text: str, names: tuple[str, ...], outcome: str) -> Iterator[tuple[re.Match[str], int]]:
     """Yield the steps of a plan, each with its action.
 
     A step is an action with an outcome or with its number in the countdown, or one directly before a step.
@@ -152,13 +123,12 @@ def read_steps(
         text: The thought.
         names: The game's actions.
         outcome: A pattern of what may follow an action's name; the group ``said`` has the match.
-        end: Where the thought ends.
     """
     spelled = {name.casefold(): number for number, name in enumerate(names)}
     matches = [
         match
-        for match in _step(names, outcome).finditer(text, 0, end)
-        if match["said"] or match["name"] in names
+        for match in _step(names, outcome).finditer(text)
+        if match["name"].casefold() in spelled and (match["said"] or match["name"] in names)
     ]
     plain = [not (match["said"] or match["left"]) for match in matches]
     for i in reversed(range(len(matches) - 1)):
@@ -173,18 +143,10 @@ def read_steps(
             yield match, spelled[match["name"].casefold()]
 
 
-def read_solved(text: str, end: int, solved: bool) -> Iterator[Claim]:
+def read_solved(text: str, solved: bool) -> Iterator[Claim]:
     """Yield each statement that the game is solved."""
     fact = "solved" if solved else "not solved"
-    yield from (made(END, match, solved, fact) for match in _SOLVED.finditer(text, 0, end))
-
-
-def read_number(
-    text: str, pattern: str, start: int, end: int, kind: str, true: int, fact: str
-) -> Iterator[Claim]:
-    """Yield each match of a pattern whose group ``n`` states a number."""
-    for match in re.compile(pattern, re.IGNORECASE).finditer(text, start, end):
-        yield made(kind, match, int(match["n"]) == true, fact.format(true))
+    yield from (made(END, match, solved, fact) for match in _SOLVED.finditer(text))
 
 
 def count_predicted(claims: Sequence[Claim], executed: Sequence[Action]) -> int:

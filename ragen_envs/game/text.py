@@ -85,24 +85,18 @@ def explain(
     env: Any,
     actions: Sequence[Action],
     budget: Budget,
-    claims: bool = False,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the thought of the game's text face, or the plan if the face has no ``explain``.
 
-    With ``claims`` it is the plan between the two lines that the setting of that name asks for, which small
-    models copy better than a long thought. Arguments are those of `ExplainingFace`, and other ``names`` of
-    actions by the game's names.
+    Arguments are those of `ExplainingFace`, and other ``names`` of actions by the game's names.
     """
     face: Any = env.text
     thought = f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
-    if claims:
-        before, after = face.claim_lines(env, actions)
-        thought = "\n".join(filter(None, (before, thought, after)))
-    elif isinstance(face, ExplainingFace):
+    if isinstance(face, ExplainingFace):
         thought = face.explain(env, actions, budget)
     for name in names:
-        thought = re.sub(rf"\b{re.escape(name)}\b", f"\0{name}\0", thought)
+        thought = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", f"\0{name}\0", thought)
     for name, other in names.items():  # in two steps, as one action may get the name of another
         thought = thought.replace(f"\0{name}\0", other)
     return thought

@@ -22,7 +22,7 @@ from ragen_envs.multi_agent.base import MultiAgentEnv, SeatView
 SEAT_SETTINGS: Final = tuple(
     name
     for name in SETTING_NAMES
-    if name not in ("max_turns", "actions_per_turn", "max_actions", "demonstrations", "claims")
+    if name not in ("max_turns", "actions_per_turn", "max_actions", "demonstrations")
 )
 """Settings of a conversation that a seat has; a turn is a round, with one action."""
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragen_envs.conversation import make
-from ragen_envs.errors import RagenError
-from ragen_envs.game.claims import AFTER, END, MOVE, check_thought, count_predicted
+from ragen_envs.game.claims import END, MOVE, check_thought, count_predicted
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import COORDINATES, explain
 
@@ -31,11 +30,10 @@ def game(name, seed=0, **keywords):
 
 @lru_cache(maxsize=256)
 def told(name, seed):
-    """Return a game, the oracle's actions, its thought between the two lines, and the claims."""
+    """Return a game, the oracle's actions, its thought and the claims."""
     env = game(name, seed)
     actions = env.oracle(BUDGET).actions[:5]
-    before, after = env.text.claim_lines(env, actions)
-    thought = f"{before}\n{explain(env, actions, BUDGET)}\n{after}"
+    thought = explain(env, actions, BUDGET)
     return env, actions, thought, check_thought(env, thought, actions)
 
 
@@ -49,13 +47,9 @@ def test_the_oracles_thoughts_are_true(name):
         _, actions, thought, claims = told(name, seed)
         assert all(claim.true is not False for claim in claims), claims
         assert all(thought[claim.start : claim.end] == claim.stated for claim in claims)
-        before, after = (line in thought for line in game(name).text.claim_lines(*told(name, seed)[:2]))
-        assert before
-        assert after
         if name not in ("Bandit", "BanditRev", "BanditTrap"):
-            assert any(claim.kind.startswith(AFTER) for claim in claims)
             assert [claim.action for claim in claims if claim.kind == MOVE] == list(actions)
-        assert len(claims) >= 3
+        assert len(claims) >= 1
 
 
 def changes(name, claim):
@@ -63,9 +57,9 @@ def changes(name, claim):
     if name.startswith("Bandit"):
         return [match.span() for match in re.finditer(r"(?<=: ).+", claim.stated)]
     if name == "Minesweeper":
-        return [match.span() for match in re.finditer(r"safe|\d(?= closed)", claim.stated)]
+        return [match.span() for match in re.finditer(r"safe", claim.stated)]
     if name == "Sudoku":  # a digit that is changed would change what later cells see
-        pattern = r"(?<=sees ).*\d|(?<=misses )\d.*|\d+(?= empty)"
+        pattern = r"(?<=sees ).*\d"
         return [match.span() for match in re.finditer(pattern, claim.stated)]
     skipped = re.match(r"\d+ [A-Za-z+-]+", claim.stated) if claim.kind == MOVE else None
     return [
@@ -157,7 +151,6 @@ def test_the_places_of_slips_are_those_where_the_walker_ends_up():
         ("Player is at (1, 1). The boxes are at [1, 2]. target: (1,3)", [True, True, True]),
         ("player: row 1, column 1; box = 1 3; Target 1 3 and 1 2", [True, False, False]),
         ("no box. The player moves. Somewhere is a target", [False]),
-        ("after: player 1 2; box 1 3", []),
     ],
 )
 def test_numbers_and_brackets_are_read_as_people_write_them(thought, true):
@@ -212,6 +205,15 @@ def test_claims_of_a_reply_that_continues_the_thought_begin_with_it():
         assert env.claims(reply)[0].start == place
 
 
+@pytest.mark.parametrize(
+    ("name", "thought"), [("Sokoban", "5 R\u0131ght to 1 2"), ("Bandit", "Sounds r\u0131sky: {}.")]
+)
+def test_a_letter_that_only_resembles_one_of_a_name_makes_no_claim(name, thought):
+    """A dotless i matches an i where case is ignored, but is no i."""
+    env = game(name)
+    assert check_thought(env, thought.format(env.text.actions(env)[0]), ()) == ()
+
+
 def test_other_names_of_actions_are_read():
     level = ["#####", "#PXO#", "#___#", "#####"]
     env = make("ragen/SokobanText-v0", level=level, action_names={"Down": "Right", "Right": "East"})
@@ -221,21 +223,6 @@ def test_other_names_of_actions_are_read():
         (True, "East to 1 2, box to 1 3"), (False, "Right blocked"),
     ]  # fmt: skip
     assert [claim.action for claim in claims] == [3, 1]
-
-
-def test_the_setting_claims_asks_for_two_lines_and_shows_them_filled():
-    env = make("ragen/SokobanText-v0", claims=True, demonstrations=1)
-    prompt, _ = env.reset(seed=0)
-    assert "<think>player: row column; box: row column; target: row column\nyour reasoning\nafter:" in prompt
-    reply = env.examples[0].reply
-    assert re.search(
-        r"<think>player: \d \d; box: \d \d; target: \d \d\nMy plan: .*\nafter: player \d \d", reply
-    )
-    assert "after: player row column" in env.play("nothing").text
-    with pytest.raises(RagenError, match="has no lines to fill in"):
-        make("ragen/CountdownText-v0", claims=True)
-    with pytest.raises(RagenError, match="claims is true, but think is false"):
-        make("ragen/SokobanText-v0", claims=True, think=False)
 
 
 def test_a_game_of_ones_own_checks_thoughts(monkeypatch):

@@ -30,14 +30,13 @@ Thoughts = Mapping[tuple[str, str], Mapping[int | None, tuple[str, Sequence[Chec
 _TITLES: Final = {
     "made": "replies\nwith claims %", "per_thought": "claims per\nthought", "places": "places\ntrue %",
     **{f"move_{n}": f"move {n}\ntrue %" for n in range(1, 6)}, "ends": "end\ntrue %",
-    "others": "others\ntrue %", "plan": "answer =\nplan %", "filled": "with last\nline %",
-    "after": "last line\ntrue %",
+    "others": "others\ntrue %", "plan": "answer =\nplan %",
 }  # fmt: skip
 _THING: Final = re.compile(r"place [^_]+")
 _COLUMNS: Final = (
     "game", "agent", "other", "measure", "n", "agent_mean", "other_mean", "difference", "low", "high",
 )  # fmt: skip
-COMPARED: Final = ("places", "move_1", "moves", "ends", "others", "plan", "after")
+COMPARED: Final = ("places", "move_1", "moves", "ends", "others", "plan")
 
 COMPARED_NOTE: Final = (
     "compared are the first replies on levels where both agents planned the same number of moves; see "
@@ -133,8 +132,6 @@ def _with_moves(thought: CheckedThought) -> dict[str, float]:
 def thoughts_grid(data: pd.DataFrame) -> Grid:
     """Return the table of `summarise_thoughts` for people, without measures that nobody has."""
     shown = [name for name in SHARES if name in data and data[name].notna().any()]
-    if not data["filled"].any():
-        shown.remove("filled")
     measures: dict[str, Cells] = {_TITLES[name]: partial(_cell, name) for name in shown}
     late = [_TITLES[name] for name in ("per_thought", "move_5", "move_4", "move_3", "move_2")]
     return grid_of(

@@ -50,26 +50,17 @@ class BanditText(OwnText):
         )
 
     def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
-        """Return the claims about names: how one sounds, and whether it pays more on average.
-
-        They are knowledge, which nothing that is shown decides.
-        """
-        safe = _sounds_safe(env)
-        arms = {"safe": safe, "risky": 1 - safe, "pays more on average": env.oracle().actions[0]}
+        """Return the claims about how names sound: knowledge, which nothing that is shown decides."""
         either = "|".join(map(re.escape, names))
-        form = rf"\b(?:sounds (safe|risky)|(pays more on average))\W{{1,3}}({either})(?!\w)"
         claims = []
-        for match in re.compile(form, re.IGNORECASE).finditer(thought):
-            right = names[arms[(match[1] or match[2]).casefold()]]
-            what = f"sounds {match[1]}" if match[1] else match[2]
-            true = match[3].casefold() == right.casefold()
-            claims.append(made("knowledge", match, true, f"{what}: {right}"))
+        for match in re.finditer(
+            rf"\bsounds ((?a:safe|risky))\W{{1,3}}({either})(?!\w)", thought, re.IGNORECASE
+        ):
+            safe = _sounds_safe(env)
+            right = names[safe if match[1].casefold() == "safe" else 1 - safe]
+            true = match[2].casefold() == right.casefold()
+            claims.append(made("knowledge", match, true, f"sounds {match[1]}: {right}"))
         return claims
-
-    def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
-        """Return the arm that pays more; there is nothing to say of the state after the pull."""
-        better = "name" if actions is None else env.names[env.oracle().actions[0]]
-        return f"pays more on average: {better}", ""
 
 
 def _sounds_safe(env: Any) -> int:

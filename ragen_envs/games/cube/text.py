@@ -1,20 +1,12 @@
 """The cube in words: symbols, rules, the unfolded cube and its faces, and the text form of levels."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.game.claims import (
-    AFTER,
-    MOVE,
-    Claim,
-    made,
-    read_number,
-    read_solved,
-    read_steps,
-    split_thought,
-)
+from ragen_envs.game.claims import MOVE, Claim, made, read_solved, read_steps
 from ragen_envs.game.grids import BoardText
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols, countdown
@@ -29,7 +21,7 @@ STANDARD: Final = dict(zip(CELL_NAMES, "WOGRBY.", strict=True))
 LETTERS: Final = "WOGRBY"
 """The color codes in the text form of a level."""
 
-_DISTANCE: Final = r"\bturns to solve(?: it| the cube)?\W{1,3}(?P<n>\d+)"
+_DISTANCE: Final = re.compile(r"\bturns to solve(?: it| the cube)?\W{1,3}(?P<n>\d+)", re.IGNORECASE)
 _LEAVES: Final = r"(?:\s|->|=>|:|leaves)+(?P<n>\d+)(?!\s*[RUF][+-])"
 WIDTH: Final = 8
 """Cells in a row of the unfolded cube, which has 6 rows."""
@@ -79,32 +71,20 @@ class CubeText(BoardText):
 
     def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about the fewest turns, now and after each turn, and "Solved"."""
-        end, after = split_thought(thought)
         state, final, moves = env.state, env.state, list[Claim]()
-        for match, action in read_steps(thought, names, _LEAVES, end):
+        for match, action in read_steps(thought, names, _LEAVES):
             state = state if is_solved(state) else turned(state, action)
             left = fewest_turns(state)
             stated = None if match["n"] is None else int(match["n"]) == left
             moves.append(made(MOVE, match, stated, f"{names[action]} leaves {left}", action))
         for action in executed:
             final = final if is_solved(final) else turned(final, action)
-        left, then = fewest_turns(env.state), fewest_turns(final)
-        return [
-            *read_number(thought, _DISTANCE, 0, end, "distance", left, "turns to solve it: {}"),
-            *moves,
-            *read_solved(thought, end, is_solved(state if moves else final)),
-            *read_number(thought, r"\s*(?P<n>\d+)", after, len(thought), AFTER, then, "{}"),
+        left = fewest_turns(env.state)
+        distances = [
+            made("distance", match, int(match["n"]) == left, f"turns to solve it: {left}")
+            for match in _DISTANCE.finditer(thought)
         ]
-
-    def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
-        """Return the fewest turns that solve the cube, and those after the actions."""
-        if actions is None:
-            return "turns to solve it: number", "after: number turns to solve it"
-        state = env.state
-        for action in actions:
-            state = turned(state, action)
-        before, then = fewest_turns(env.state), fewest_turns(state)
-        return f"turns to solve it: {before}", f"after: {then} turns to solve it"
+        return [*distances, *moves, *read_solved(thought, is_solved(state if moves else final))]
 
 
 def unfolded(state: bytes) -> bytes:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.claims import (
-    AFTER,
     CELL,
     END,
     MOVE,
@@ -20,7 +19,6 @@ from ragen_envs.game.claims import (
     made,
     read_places,
     read_steps,
-    split_thought,
 )
 from ragen_envs.game.grids import BoardText, cells_with, places_text
 from ragen_envs.game.oracle import Budget
@@ -72,10 +70,9 @@ class FrozenLakeText(BoardText):
 
         On slippery ice, a claim names all places to which the moves up to there may have led.
         """
-        end, after = split_thought(thought)
-        claims = [*read_places(thought, _things(env), 0, end)]
+        claims = [*read_places(thought, _things(env))]
         places = [env.position]
-        for match, action in read_steps(thought, names, _OUTCOME, end):
+        for match, action in read_steps(thought, names, _OUTCOME):
             before, places = places, _led(env, places, action)
             stated, real = cells_of(match["said"] or ""), [divmod(p, env.width) for p in places]
             true = None
@@ -85,29 +82,13 @@ class FrozenLakeText(BoardText):
                 true = true and (match["stays"] is None or places == before)
             fact = f"{names[action]} to {listed(real, ' or ')}"
             claims.append(made(MOVE, match, true, fact, action))
-            ending = _END.match(thought, match.end(), end)
+            ending = _END.match(thought, match.end())
             if stated and ending is not None:
                 tiles = {env.tiles[place] for place in places}
                 fact = " or ".join(sorted(CELL_NAMES[tile] for tile in tiles))
                 true = tiles == {GOAL if ending[1].casefold() == "goal" else HOLE}
                 claims.append(made(END, ending, true, fact))
-        later = {"player": {divmod(p, env.width) for p in _reached(env, executed)}}
-        return [*claims, *read_places(thought, later, after, len(thought), AFTER)]
-
-    def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
-        """Return the places of player, goal and holes beside the player, and of the player afterwards."""
-        when = "after the first action" if env.success_rate < 1 else "after"
-        if actions is None:
-            each = "row column or row column or row column" if env.success_rate < 1 else "row column"
-            return (
-                "player: row column; goal: row column; holes next to me: row column or none",
-                f"{when}: player {each}",
-            )
-        things = _things(env)
-        form = "player", "goal", "holes next to me"
-        before = "; ".join(f"{name}: {listed(things[name])}" for name in form)
-        then = {divmod(place, env.width) for place in _reached(env, actions)}
-        return before, f"{when}: player {listed(sorted(then), ' or ')}"
+        return claims
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
         """State where things are, then the moves, counted down, and where each leads.
@@ -128,12 +109,10 @@ class FrozenLakeText(BoardText):
 
 def _things(env: Any) -> dict[str, list[Cell]]:
     """Return the places of what a thought names."""
-    beside = {walk(env.position, way, env.height, env.width) for way in range(4)}
     cells = {
         "player": [env.position],
         "goal": cells_with(env.tiles, GOAL),
         "hole": cells_with(env.tiles, HOLE),
-        "holes next to me": [cell for cell in sorted(beside) if env.tiles[cell] == HOLE],
     }
     return {name: [divmod(cell, env.width) for cell in some] for name, some in cells.items()}
 
@@ -147,14 +126,6 @@ def _led(env: Any, places: Sequence[int], action: int) -> list[int]:
         for place in places
     ]
     return ahead if len(places) == 1 else [*dict.fromkeys(ahead)]
-
-
-def _reached(env: Any, actions: Sequence[int]) -> list[int]:
-    """Return the cells where the player may be after the actions, or after the first one on slippery ice."""
-    places = [env.position]
-    for action in actions if env.success_rate == 1 else actions[:1]:
-        places = _led(env, places, action)
-    return places
 
 
 def ice_text(success_rate: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.game.claims import AFTER, MOVE, Claim, made, split_thought
+from ragen_envs.game.claims import MOVE, Claim, made
 from ragen_envs.game.grids import BoardText, rows_text
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.places import PLACE, place_name, read_place
@@ -13,7 +13,6 @@ from ragen_envs.game.text import Symbols
 from ragen_envs.games.minesweeper import oracle
 from ragen_envs.games.minesweeper.dynamics import (
     ALL,
-    AROUND,
     CELLS,
     SIDE,
     Cells,
@@ -33,7 +32,6 @@ CLOSED: Final = 9
 MINE: Final = 10
 _CLAIM: Final = re.compile(
     rf"(?P<cell>{PLACE})\s*[:=]?\s*(?:is\s+|has\s+)?(?:"
-    r"(?P<closed>\d) (?:closed|hidden) neighbou?rs?|"
     r"(?:a )?mine on (?P<mined>\d+) of (?P<boards>\d+)(?: possible boards)?|"
     r"(?P<word>safe|(?:a )?mine|a guess))",
     re.IGNORECASE,
@@ -80,7 +78,7 @@ class MinesweeperText(BoardText):
 
     def claims(self, env: Any, thought: str, executed: Sequence[str], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about cells; "safe" is true if it holds on all boards that fit what is seen."""
-        boards, after = oracle.consistent(env.mined, env.opened), split_thought(thought)[1]
+        boards = oracle.consistent(env.mined, env.opened)
         opened = {cell_of(action): action for action in executed}
         claims = []
         for match in _CLAIM.finditer(thought):
@@ -88,34 +86,15 @@ class MinesweeperText(BoardText):
             if cell is None:
                 continue
             mined, action = sum(board >> cell & 1 for board in boards), opened.get(cell)
-            closed = (AROUND[cell] & ~env.opened).bit_count()
             known = "safe" if not mined else "mine" if mined == len(boards) else "a guess"
             fact = f"{place_name(cell, SIDE)} is {known}"
-            if match["closed"]:
-                true, action = int(match["closed"]) == closed, None
-                fact = f"{place_name(cell, SIDE)}: {closed} closed neighbors"
-            elif match["mined"]:
+            if match["mined"]:
                 true = (int(match["mined"]), int(match["boards"])) == (mined, len(boards))
                 fact = f"{place_name(cell, SIDE)} has a mine on {mined} of {len(boards)}"
             else:
                 true = match["word"].casefold().removeprefix("a ") == known.removeprefix("a ")
-            kind = AFTER if match.start() >= after else MOVE if action else "cell"
-            claims.append(made(kind, match, true, fact, action if kind == MOVE else None))
+            claims.append(made(MOVE if action else "cell", match, true, fact, action))
         return claims
-
-    def claim_lines(self, env: Any, actions: Sequence[str] | None) -> tuple[str, str]:
-        """Return the closed neighbors of each cell to open, and what is known of it."""
-        if actions is None:
-            return "cell: number closed neighbors", "after: cell safe, cell mine or cell a guess"
-        boards = oracle.consistent(env.mined, env.opened)
-        near, known = list[str](), list[str]()
-        for cell in map(cell_of, actions):
-            assert cell is not None
-            name = place_name(cell, SIDE)
-            near.append(f"{name}: {(AROUND[cell] & ~env.opened).bit_count()} closed neighbors")
-            guess = any(board >> cell & 1 for board in boards)
-            known.append(f"{name} {'a guess' if guess else 'safe'}")
-        return ", ".join(near), f"after: {', '.join(known)}"
 
 
 def encode_level(mines: Cells, first: int) -> str:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.claims import (
-    AFTER,
     CELL,
     MOVE,
     Cell,
@@ -18,7 +17,6 @@ from ragen_envs.game.claims import (
     read_places,
     read_solved,
     read_steps,
-    split_thought,
 )
 from ragen_envs.game.grids import BoardText, cells_with, places_text, rewards_text
 from ragen_envs.game.oracle import Budget
@@ -109,9 +107,8 @@ class SokobanText(BoardText):
     def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about player, boxes and targets, about each move, and "Solved"."""
         width, cells = env.width, bytearray(env.cells)
-        end, after = split_thought(thought)
-        claims = [*read_places(thought, _things(cells, width), 0, end)]
-        steps = [*read_steps(thought, names, _OUTCOME, end)]
+        claims = [*read_places(thought, _things(cells, width))]
+        steps = [*read_steps(thought, names, _OUTCOME)]
         for match, action in steps:
             player, box = _moved(cells, width, action) if open_targets(cells) else (None, None)
             stated, true = cells_of(match["said"] or ""), None
@@ -125,21 +122,7 @@ class SokobanText(BoardText):
         for action in executed:
             _moved(final, width, action)
         solved = not open_targets(cells if steps else final)
-        claims += read_solved(thought, end, solved)
-        return [*claims, *read_places(thought, _things(final, width), after, len(thought), AFTER)]
-
-    def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
-        """Return the places of player, boxes and targets, and those of player and boxes afterwards."""
-        if actions is None:
-            return "player: row column; box: row column; target: row column", (
-                "after: player row column; box row column"
-            )
-        cells, width = bytearray(env.cells), env.width
-        before = "; ".join(f"{k}: {listed(v)}" for k, v in _things(cells, width).items())
-        for action in actions:
-            _moved(cells, width, action)
-        things = _things(cells, width)
-        return before, f"after: player {listed(things['player'])}; box {listed(things['box'])}"
+        return [*claims, *read_solved(thought, solved)]
 
 
 def _things(cells: bytearray, width: int) -> dict[str, list[Cell]]:

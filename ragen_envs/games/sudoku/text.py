@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.game.claims import AFTER, MOVE, Claim, made, read_number, split_thought
+from ragen_envs.game.claims import MOVE, Claim
 from ragen_envs.game.grids import BoardText, rows_text
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.places import PLACE, place_name, read_place
@@ -18,7 +18,6 @@ from ragen_envs.games.sudoku.dynamics import (
     UNITS,
     Grid,
     Placement,
-    empty_cells,
     placed,
     read_placement,
     solutions,
@@ -32,7 +31,6 @@ _CLAIM: Final = re.compile(
     r"(?P<digit>\d)\b)?",
     re.IGNORECASE,
 )
-_ROW: Final = re.compile(rf"\brow (?P<row>[1-4]) (?:misses|lacks|needs):? (?P<said>{_DIGITS})", re.IGNORECASE)
 
 
 class SudokuText(BoardText):
@@ -75,15 +73,10 @@ class SudokuText(BoardText):
         return " ".join(parts)
 
     def claims(self, env: Any, thought: str, executed: Sequence[str], names: tuple[str, ...]) -> list[Claim]:
-        """Return the claims about what cells see, what rows miss, and which digit a cell must hold."""
-        end, after = split_thought(thought)
+        """Return the claims about what cells see, and which digit a cell must hold."""
         grid, answer, claims = env.grid, next(solutions(env.grid), None), list[Claim]()
         actions = {read_placement(action): action for action in executed}
-        for match in _ROW.finditer(thought, 0, end):
-            missing = _missing(env.grid, int(match["row"]) - 1)
-            true = _read(match["said"]) == missing
-            claims.append(made("row", match, true, f"row {match['row']} misses {_words(missing)}"))
-        for match in _CLAIM.finditer(thought, 0, end):
+        for match in _CLAIM.finditer(thought):
             cell = read_place(match["cell"], SIDE, SIDE)
             if cell is None:
                 continue
@@ -105,20 +98,7 @@ class SudokuText(BoardText):
                 text = thought[start : match.end()]
                 claims.append(Claim(MOVE, start, match.end(), text, true, fact, action))
                 grid = placed(grid, placement)
-        left = len(empty_cells(env.grid)) - len(executed)
-        form = r"(?P<n>\d+) empty"
-        return [*claims, *read_number(thought, form, after, len(thought), AFTER, left, "{} empty")]
-
-    def claim_lines(self, env: Any, actions: Sequence[str] | None) -> tuple[str, str]:
-        """Return the digits that each row misses, and the number of empty cells after the actions."""
-        if actions is None:
-            return "row 1 misses digits; row 2 misses digits; ...", "after: number empty"
-        rows = [f"row {row + 1} misses {_words(_missing(env.grid, row))}" for row in range(SIDE)]
-        return "; ".join(rows), f"after: {len(empty_cells(env.grid)) - len(actions)} empty"
-
-
-def _missing(grid: Grid, row: int) -> set[int]:
-    return {*DIGITS} - {*grid[SIDE * row : SIDE * (row + 1)]}
+        return claims
 
 
 def _read(digits: str) -> set[int]:
