@@ -27,7 +27,7 @@ import numpy as np
 from page_blocks import filled
 
 import ragen_envs
-from ragen_envs.conversation import make_vector
+from ragen_envs.conversation import ConversationWrapper, make
 
 assert ragen_envs.GAMES
 
@@ -110,13 +110,15 @@ def turns() -> Curve:
     curve: Curve = {games: [], rollouts: [], updates: []}
     reply = "<think>I wait here.</think><answer>Up</answer>"
     for count in (1, 2, 5, 10, 20, 40):
-        vector = make_vector("ragen/SokobanText-v0", 64, max_turns=count, max_actions=1000)
+        envs = [make("ragen/SokobanText-v0", max_turns=count, max_actions=1000) for _ in range(64)]
 
-        def work(vector: Any = vector) -> None:
-            vector.reset(seeds=range(64))
-            while running := vector.running:
-                vector.messages(running)
-                vector.play([reply] * len(running), running)
+        def work(envs: list[ConversationWrapper] = envs) -> None:
+            for seed, env in enumerate(envs):
+                env.reset(seed=seed)
+            while running := [env for env in envs if env.end is None]:
+                for env in running:
+                    _ = env.messages
+                    env.play(reply)
 
         curve[games].append(Point(count, timed(work)))
         found = trained({"env_kwargs": {"max_turns": count, "max_actions": 1000}})

@@ -11,7 +11,7 @@ from ragen_agents.rollout.chat import ChatCodec, begun, extend
 from ragen_agents.rollout.claims import CheckedThought
 from ragen_agents.rollout.episode import describe_error
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
-from ragen_envs.conversation import ConversationVector, ConversationWrapper, EndReason, TurnResult, whole_turn
+from ragen_envs.conversation import ConversationWrapper, EndReason, TurnResult, whole_turn
 from ragen_envs.conversation.protocol import Message
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.game.claims import ClaimingFace
@@ -115,14 +115,13 @@ class Collector:
 
     def _open(self, trajectories: list[Trajectory], openings: Sequence[tuple[list[int], ...]]) -> None:
         """Play the replies with which the trajectories begin."""
-        games = ConversationVector(self._envs)
         for turn in range(max(map(len, openings), default=0)):
             replies = [
                 self._given(key, opening[turn])
                 for key, opening in enumerate(openings)
                 if turn < len(opening) and trajectories[key].end is None
             ]
-            self._receive(games, trajectories, replies)
+            self._receive(trajectories, replies)
 
     def _given(self, key: int, ids: list[int]) -> Completion:
         """Return a reply that the model did not just write."""
@@ -130,7 +129,6 @@ class Collector:
         return Completion(key, ids, [0.0] * len(ids), "stop" if closed else "length", self.engine.version)
 
     def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
-        games = ConversationVector(self._envs)
         while any(trajectory.end is None for trajectory in trajectories):
             completions = self.engine.poll()
             polled = time.perf_counter()
@@ -138,7 +136,7 @@ class Collector:
                 raise EngineError("the engine returned no reply although requests are queued")
             waiting = {key for key, one in enumerate(trajectories) if one.end is None}
             _check(completions, waiting)
-            self._receive(games, trajectories, completions)
+            self._receive(trajectories, completions)
             for completion in completions:
                 if trajectories[completion.key].end is None:
                     self._ask(completion.key, trajectories[completion.key], iteration)
@@ -154,30 +152,23 @@ class Collector:
         request = TokenRequest(key, shown, seed, self.temperature)
         self.engine.submit([request])
 
-    def _receive(
-        self, games: ConversationVector, trajectories: list[Trajectory],
-        completions: Sequence[Completion],
-    ) -> None:  # fmt: skip
-        """Play all replies that the engine has ready."""
-        envs = [self._envs[completion.key] for completion in completions]
-        replies = [self.codec.text(completion.ids) for completion in completions]
-        before = [self.reward.before(env) for env in envs]
-        cuts = [completion.finish == "length" for completion in completions]
-        claims = [e.claims(reply, cut) for e, reply, cut in zip(envs, replies, cuts, strict=True)]
-        asked = [(env.messages, env.state_text(), env.budget) for env in envs]
-        results = games.play(replies, [completion.key for completion in completions], cuts)
-        for k, completion in enumerate(completions):
-            trajectory, result = trajectories[completion.key], results[k]
+    def _receive(self, trajectories: Sequence[Trajectory], completions: Sequence[Completion]) -> None:
+        """Play replies, each in the game of its trajectory."""
+        for completion in completions:
+            trajectory, env = trajectories[completion.key], self._envs[completion.key]
+            reply, cut_off = self.codec.text(completion.ids), completion.finish == "length"
             trajectory.append_reply(completion.ids, completion.logprobs, completion.entropies)
-            turn = whole_turn(replies[k], envs[k].settings.prefix)
+            turn = whole_turn(reply, env.settings.prefix)
+            before, asked = self.reward.before(env), (env.messages, env.state_text(), env.budget)
             trajectory.messages.append({"role": "assistant", "content": turn})
-            if isinstance(result, Exception):  # a game that breaks ends its episode, not the run
-                trajectory.end = EndReason.ERROR
-                trajectory.error = describe_error(result)
-            else:
-                result = result._replace(claims=claims[k])
-                parts = _checked_parts(self.reward.parts(before[k], replies[k], result))
-                self._append(trajectory, completion, envs[k], asked[k], replies[k], result, parts)
+            try:
+                claims = env.claims(reply, cut_off)
+                result = env.play(reply, cut_off)._replace(claims=claims)
+            except Exception as error:  # a game that breaks ends its episode, not the run
+                trajectory.end, trajectory.error = EndReason.ERROR, describe_error(error)
+                continue
+            parts = _checked_parts(self.reward.parts(before, reply, result))
+            self._append(trajectory, completion, env, asked, reply, result, parts)
 
     def _append(
         self, trajectory: Trajectory, completion: Completion, env: ConversationWrapper,

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from ragen_agents.policies.base import Reply, Request
 from ragen_agents.rollout.episode import Episode, InstanceRecord, TurnRecord, describe_error, record_turn
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation import ConversationVector, ConversationWrapper, EndReason, make
+from ragen_envs.conversation import ConversationWrapper, EndReason, make
 from ragen_envs.conversation.game_errors import incomplete, named_errors
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.levels.seeding import new_stream
@@ -163,23 +163,18 @@ def play_answers(runners: Sequence[EpisodeRunner], answers: Sequence[Answer]) ->
 
     The error of a policy, or of a game that breaks, ends its episode.
     """
-    played = []
     for runner, (reply, seconds) in zip(runners, answers, strict=True):
         if isinstance(reply, Exception):
             runner.fail(reply)
         elif reply.overflow:
             runner.end = EndReason.OVERFLOW
         else:
-            played.append((runner, reply, seconds, runner.env.user, runner.env.pictures))
-    if not played:
-        return
-    results = ConversationVector([runner.env for runner, *_ in played]).play(
-        [reply.text for _, reply, *_ in played], truncated=[reply.cut_off for _, reply, *_ in played]
-    )
-    for (runner, reply, seconds, user, pictures), result in zip(played, results, strict=True):
-        if isinstance(result, Exception):
-            runner.fail(result)
-        else:
+            user, pictures = runner.env.user, runner.env.pictures
+            try:
+                result = runner.env.play(reply.text, reply.cut_off)
+            except Exception as error:
+                runner.fail(error)
+                continue
             names = runner.env.names
             runner.turns.append(record_turn(user, pictures, reply, result, names, seconds))
             runner.end = result.end

@@ -1,7 +1,7 @@
 """Any game as a conversation: prompts, replies, defects. ``make`` is the way in."""
 
 from ragen_envs.conversation.defects import Defect, SoftDefect
-from ragen_envs.conversation.factory import make, make_vector
+from ragen_envs.conversation.factory import make
 from ragen_envs.conversation.parser import ParsedReply, format_reply, parse_reply, whole_turn
 from ragen_envs.conversation.protocol import (
     Conversation,
@@ -13,7 +13,6 @@ from ragen_envs.conversation.protocol import (
 )
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.conversation.text_wrapper import TextWrapper
-from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper
 from ragen_envs.game.free_text import FreeText
 
@@ -21,7 +20,6 @@ __all__ = [
     "Conversation",
     "ConversationEnd",
     "ConversationSettings",
-    "ConversationVector",
     "ConversationWrapper",
     "Defect",
     "EndReason",
@@ -34,7 +32,6 @@ __all__ = [
     "TurnResult",
     "format_reply",
     "make",
-    "make_vector",
     "parse_reply",
     "whole_turn",
 ]

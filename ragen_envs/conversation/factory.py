@@ -10,10 +10,8 @@ from gymnasium.envs.registration import EnvSpec
 
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS, TextWrapper
-from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper
 from ragen_envs.errors import RagenError, first_line
-from ragen_envs.game.arguments import read_count
 from ragen_envs.game.text import IMAGE
 from ragen_envs.registration import creator_of, game_of, installed_games
 
@@ -51,18 +49,6 @@ def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrap
         return _make(game, overrides)
     defaults = {name: value for name, value in spec.kwargs.items() if name != "game"}
     return _make(base, {**defaults, **overrides})
-
-
-def make_vector(game: str, num: int, **overrides: Any) -> ConversationVector:
-    """Create ``num`` conversations of the game with an id; see ``make`` for ids and overrides.
-
-    Raises:
-        RagenError: As for ``make``; or the number is not positive, or the game is not an id.
-    """
-    if not isinstance(game, str):
-        raise RagenError(f"game is {game!r}, but must be an id: each conversation has its own env")
-    count = read_count("num", num, 1)
-    return ConversationVector([make(game, **overrides) for _ in range(count)])
 
 
 def make_registered(game: str, **keywords: Any) -> ConversationWrapper:

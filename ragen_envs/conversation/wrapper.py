@@ -76,7 +76,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     invalid replies are part of the task, and every prompt states what is left. ``truncated`` is True when
     a time limit of the game, which no prompt mentions, cuts the episode short.
 
-    ``ragen_envs.conversation.make`` makes one from an id, and ``ConversationVector`` plays many at once.
+    ``ragen_envs.conversation.make`` makes one from an id.
 
     Args:
         env: A game with a ``text`` face, not in a conversation already; its own time limit, if any, holds.

@@ -13,7 +13,6 @@ from ragen_envs.conversation import (
     ConversationSettings,
     ConversationWrapper,
     make,
-    make_vector,
 )
 from ragen_envs.errors import GameError, RagenError
 from ragen_envs.game.base import GameEnv
@@ -102,17 +101,6 @@ def test_pictures_need_no_render_mode(game):
     assert make(SokobanEnv(render_mode="rgb_array"), observation="image").render_mode == "rgb_array"
     with pytest.raises(RagenError, match="must be rgb_array"):
         make(SokobanEnv(), observation="image")
-
-
-def test_a_vector_of_a_text_id():
-    vector = make_vector("ragen/BanditText-v0", 3, think=False)
-    assert len(vector) == 3
-    assert len({id(env.unwrapped) for env in vector.conversations}) == 3
-    assert {env.settings for env in vector.conversations} == {
-        make("ragen/BanditText-v0", think=False).settings
-    }
-    with pytest.raises(RagenError, match="must be an id"):
-        make_vector(SokobanEnv(), 2)
 
 
 class PlainBandit(BanditEnv):

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from playing import action_text, numeric_action
 
-from ragen_envs.conversation import format_reply, make, make_vector
+from ragen_envs.conversation import format_reply, make
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import GAMES, text_ids
 
@@ -170,25 +170,6 @@ def test_single_envs_and_conversations(env_id, copied):
     assert_same(idle.unwrapped.observe(), before)
     if env_id in TEXTS:
         assert twin.get_wrapper_attr("messages") == env.get_wrapper_attr("messages")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("copied", COPIES)
-@pytest.mark.parametrize("env_id", TEXTS)
-def test_vectors_of_conversations(env_id, copied):
-    many = make_vector(env_id, 3, max_turns=4, actions_per_turn=2, max_actions=6)
-    many.reset(seeds=[1, 2, 3])
-    many.play([some_action(many.conversations[0], 1)] * 3)
-    twin = copied(many)
-    while many.running:
-        ids = many.running
-        replies = [some_action(many.conversations[i], 4) for i in ids]
-        assert twin.play(replies, ids) == many.play(replies, ids)
-        assert twin.messages() == many.messages()
-        assert twin.running == many.running
-    many.reset(split="test")
-    twin.reset(split="test")
-    assert twin.messages() == many.messages()
 
 
 @pytest.mark.parametrize("copied", COPIES)

@@ -13,7 +13,6 @@ import pytest
 from ragen_envs.conversation import (
     format_reply,
     make,
-    make_vector,
     parse_reply,
 )
 from ragen_envs.errors import RagenError
@@ -192,14 +191,6 @@ def test_pictures_belong_to_the_user_messages():
     for example, picture in zip(env.examples, env.pictures, strict=False):
         game.reset(seed=example.instance.seed)
         assert np.array_equal(picture, game.render())
-
-
-def test_a_vector_shows_the_same_examples_everywhere():
-    vector = make_vector("ragen/SokobanText-v0", 3, demonstrations=2)
-    vector.reset(seeds=[0, 1, 2])
-    chats = vector.messages()
-    assert chats[0][:5] == chats[1][:5] == chats[2][:5]
-    assert len({chat[5]["content"] for chat in chats}) == 3
 
 
 @pytest.mark.parametrize("name", ["Sokoban", "FrozenLakeDeterministic", "Bandit", "Cube"])

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ragen_envs.adapters.trl_tools import GameTools
-from ragen_envs.conversation import make, make_vector
+from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
 from ragen_envs.levels.splits import SPLITS, split_of
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
@@ -164,14 +164,12 @@ def test_games_for_several_players_stay_in_their_split(env_id):
 
 
 def test_conversations_stay_in_their_split():
-    many = make_vector("ragen/FrozenLakeText-v0", 2, split="validation")
-    many.reset()
-    for conversation in many.conversations:
-        assert_level_of(conversation, "validation")
-    many.reset([0], split="test", seeds=[3])
-    many.reset()
-    for conversation, split in zip(many.conversations, ("test", "validation"), strict=True):
-        assert_level_of(conversation, split)
+    env = make("ragen/FrozenLakeText-v0", split="validation")
+    env.reset()
+    assert_level_of(env, "validation")
+    env.reset(seed=3, options={"split": "test"})
+    env.reset()
+    assert_level_of(env, "test")
 
 
 def test_rows_of_a_dataset_do_not_change_the_split_of_the_next():
