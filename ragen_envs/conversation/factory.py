@@ -12,6 +12,7 @@ from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS, TextWrapper
 from ragen_envs.conversation.wrapper import ConversationWrapper
 from ragen_envs.errors import RagenError, first_line
+from ragen_envs.game.base import GameEnv
 from ragen_envs.game.text import IMAGE
 from ragen_envs.registration import creator_of, game_of, installed_games
 
@@ -44,7 +45,7 @@ def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrap
     if isinstance(game, gym.Env):
         return _wrap(game, overrides)
     spec = _find_spec(game)
-    base = game_of(game)
+    base = game_of(spec.id)
     if base is None:
         return _make(game, overrides)
     defaults = {name: value for name, value in spec.kwargs.items() if name != "game"}
@@ -62,7 +63,7 @@ def make_registered(game: str, **keywords: Any) -> ConversationWrapper:
 
 def _make(game: str, keywords: Mapping[str, Any]) -> ConversationWrapper:
     spec = _find_spec(game)
-    base = game_of(game)
+    base = game_of(spec.id)
     if base is not None:
         raise RagenError(f"{game} is a conversation already; register the new text id for its game, {base}")
     settings = {name: value for name, value in keywords.items() if name in SETTING_NAMES}
@@ -72,7 +73,8 @@ def _make(game: str, keywords: Mapping[str, Any]) -> ConversationWrapper:
         raise RagenError(f"{spec.id} has vector envs only; a conversation needs single ones")
     if settings.get("observation") == IMAGE:
         others["render_mode"] = "rgb_array"
-    if hasattr(creator, "text"):
+    is_game = isinstance(creator, type) and issubclass(creator, GameEnv)
+    if is_game:
         return _converse(_create(spec, creator, others), settings, {})
     words = {name: others.pop(name) for name in TEXT_SETTINGS if name in others}
     modes = getattr(creator, "metadata", {}).get("render_modes", ())
@@ -84,7 +86,7 @@ def _make(game: str, keywords: Mapping[str, Any]) -> ConversationWrapper:
 
 
 def _wrap(env: gym.Env[Any, Any], overrides: Mapping[str, Any]) -> ConversationWrapper:
-    known = SETTING_NAMES if hasattr(env.unwrapped, "text") else (*SETTING_NAMES, *TEXT_SETTINGS)
+    known = SETTING_NAMES if isinstance(env.unwrapped, GameEnv) else (*SETTING_NAMES, *TEXT_SETTINGS)
     others = [name for name in overrides if name not in known]
     if others:
         raise RagenError(
@@ -100,7 +102,7 @@ def _converse(
     env: gym.Env[Any, Any], settings: dict[str, Any], words: Mapping[str, Any]
 ) -> ConversationWrapper:
     """Create a conversation of an env, which needs the keywords ``words`` if it has no text face."""
-    if not hasattr(env.unwrapped, "text"):
+    if not isinstance(env.unwrapped, GameEnv):
         env = TextWrapper(env, **words)
     if isinstance(env, TextWrapper):
         settings = {**env.limits, **settings}

@@ -213,6 +213,8 @@ class _WordTextWrapper(TextWrapper, WordGameEnv):
             return ()
         folded = [[name.casefold() for name in names] for names in self._parts]
         words = [word.casefold() for word in match.groups()]
+        if any(word not in names for names, word in zip(folded, words, strict=True)):  # as with a dotless i
+            return ()
         return tuple(names.index(word) for names, word in zip(folded, words, strict=True))
 
     def legality(self, action: str) -> Legality:

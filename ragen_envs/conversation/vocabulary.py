@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from ragen_envs.conversation.characters import usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
@@ -81,13 +81,14 @@ def read_actions(
         if reading is None:
             defects.add(Defect.UNKNOWN_ACTION)
             break
-        if not reading.actions:
+        numbers, departures = reading
+        if not numbers:
             has_empty = True
             continue
         if room:
-            soft |= reading.soft
-        actions += reading.actions[:room]
-        if len(reading.actions) > room:
+            soft |= departures
+        actions += numbers[:room]
+        if len(numbers) > room:
             defects.add(Defect.TOO_MANY_ACTIONS)
             break
     if has_empty and actions:
@@ -108,13 +109,8 @@ def _vocabulary(names: tuple[str, ...]) -> "Vocabulary":
     return Vocabulary(names)
 
 
-class Reading(NamedTuple):
-    """The meaning of a text."""
-
-    actions: Sequence[int]
-    """Numbers of the actions; none if the text holds nothing but separators."""
-    soft: set[SoftDefect]
-    """Departures from names between ``||``."""
+Reading = tuple[Sequence[int], set[SoftDefect]]
+"""The numbers of the actions of a text, none if it holds only separators, and its departures in form."""
 
 
 class Vocabulary:
@@ -169,18 +165,18 @@ class Vocabulary:
         """Read a text between two ``||``; return None if its meaning is not certain."""
         number = self._numbers.get(text.strip(_SPACE).casefold())
         if number is not None:
-            return Reading((number,), set())
+            return (number,), set()
         soft: set[SoftDefect] = set()
         bare = _unwrap(text, soft)
         if not bare:
-            return Reading((), set())
+            return (), set()
         number = self._numbers.get(bare.casefold())
         if number is None:
             return self._read_list(text)
         if _MARKERS[SoftDefect.BULLETED_LIST].match(text):
             soft = (soft - {SoftDefect.MARKDOWN}) | {SoftDefect.BULLETED_LIST}
         _name_brackets(text.strip(), soft)
-        return Reading((number,), soft)
+        return (number,), soft
 
     def _read_list(self, raw: str) -> Reading | None:
         soft: set[SoftDefect] = set()
@@ -195,7 +191,7 @@ class Vocabulary:
             quoted = [self._find(name, soft) for name in QUOTED.findall(text)]
             known = [number for number in quoted if number is not None]
             if len(known) == len(quoted):
-                return Reading(known, soft | {SoftDefect.BRACKETED_LIST})
+                return known, soft | {SoftDefect.BRACKETED_LIST}
         actions: list[int] = []
         separators = self._separator.finditer(text)  # "||" stands for full-width bars
         soft |= {SoftDefect(str(match.lastgroup)) for match in separators if match.group() != "||"}
@@ -205,7 +201,7 @@ class Vocabulary:
                 return None
             actions += read
         _name_brackets(text, soft)
-        return Reading(actions, soft)
+        return actions, soft
 
     def _read_piece(self, piece: str, soft: set[SoftDefect]) -> Sequence[int] | None:
         """Return the actions of a text without separators: one or none, or several arrows."""

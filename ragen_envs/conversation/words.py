@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from ragen_envs.conversation.characters import usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
@@ -67,9 +67,9 @@ def read_words(
         action, reason = (text, "") if ended else _legal_form(played, text, soft)
         run = _run_list(played, text) if reason else None
         if run is not None:
-            soft |= run.soft
-            actions += run.actions
-            played, ended = run.game, run.ended
+            more, departures, played, ended = run
+            soft |= departures
+            actions += more
         elif reason:
             defects.add(Defect.ILLEGAL_ACTION)
             return tuple(actions), reason
@@ -86,31 +86,24 @@ def read_words(
     return tuple(actions[:actions_per_turn]), ""
 
 
-class _Run(NamedTuple):
-    """Several actions that are legal one after the other."""
+def _run_list(game: WordGameEnv, text: str) -> tuple[list[str], set[SoftDefect], WordGameEnv, bool] | None:
+    """Return the actions of a list in another form, or None unless every one of them is legal.
 
-    actions: list[str]
-    soft: set[SoftDefect]
-    game: WordGameEnv
-    """The game after them."""
-    ended: bool
-
-
-def _run_list(game: WordGameEnv, text: str) -> _Run | None:
-    """Return the actions of a list in another form, or None unless every one of them is legal."""
+    With them come the departures in form, the game after them, and whether it has ended.
+    """
     for pieces, departures in _lists(text):
         if _begins_legally(game, pieces):
-            own = game if game.has_fixed_legality else copy.deepcopy(game)
-            run = _Run([], set(departures), own, False)
+            own, ended = game if game.has_fixed_legality else copy.deepcopy(game), False
+            actions, soft = list[str](), set(departures)
             for piece in pieces:
-                action, reason = (piece, "") if run.ended else _legal_form(run.game, piece, run.soft)
+                action, reason = (piece, "") if ended else _legal_form(own, piece, soft)
                 if reason:
                     break
-                run.actions.append(action)
-                if not run.ended and not game.has_fixed_legality:
-                    run = run._replace(ended=run.game.act(action)[1])
+                actions.append(action)
+                if not ended and not game.has_fixed_legality:
+                    ended = own.act(action)[1]
             else:
-                return run
+                return actions, soft, own, ended
     return None
 
 

@@ -45,7 +45,7 @@ def _check_env(env: gym.Env[Any, Any], settings: ConversationSettings) -> None:
                 "ragen_envs.conversation.make the text id with other settings"
             )
         layer = layer.env
-    if not hasattr(layer, "text"):
+    if not isinstance(layer, GameEnv):
         raise RagenError(
             f"{env} has no text face: ragen_envs.conversation.make gives it one, or see docs/add-a-game.md"
         )
@@ -94,7 +94,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.settings = ConversationSettings(**settings)
         _check_env(env, self.settings)
         game: Any = env.unwrapped
-        self._bare = game  # unwrapped is a chain of properties
+        self._bare: GameEnv[Any] = game  # unwrapped is a chain of properties
         self.face: OwnText = game.text
         with named_errors(game):
             self.symbols = resolve_symbols(self.settings.symbols, self.face.vocabularies)
@@ -202,8 +202,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             parsed = self._read(reply, truncated)
             if not parsed.is_valid and self.settings.invalid == "end":
                 return 0.0
-            if not isinstance(game, GameEnv):
-                return None
             return self._ask("turn_value", lambda: game.turn_value(self._allowed(parsed), self.budget))
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
@@ -344,11 +342,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Return the game's optimum under the remaining turns and actions; after the end, the success.
 
         Raises:
-            RagenError: The game has no oracle, or its oracle fails.
+            RagenError: The oracle fails.
         """
         game = self._bare
-        if not hasattr(game, "oracle"):
-            raise incomplete(game, "class has no oracle(budget)")
         if self.end is not None:
             return Advice((), float(bool(self.success)), 0.0)
         with named_errors(game):
@@ -370,8 +366,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def random_baseline(self) -> RandomBaseline | None:
         """Return the value of random play under the remaining budget; None if it is not available."""
         game = self._bare
-        if not isinstance(game, GameEnv):
-            return None
         if self.end is not None:
             return RandomBaseline(float(bool(self.success)), 0.0)
         return self._ask("random_baseline", lambda: game.random_baseline(self.budget))
@@ -381,8 +375,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if self.end is not None:
             return 0.0
         game = self._bare
-        if not isinstance(game, GameEnv):
-            return self.oracle().expected_return
         return self._ask("max_return", lambda: game.max_return(self.budget))
 
     def _infos(

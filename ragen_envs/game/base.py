@@ -19,7 +19,6 @@ from ragen_envs.game.grids import BoardText, oriented
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.text import GRID, OwnText
 from ragen_envs.levels import seeding
-from ragen_envs.levels.files import FileLevel
 from ragen_envs.levels.instances import has_pack, load_pack
 from ragen_envs.levels.keys import hashed
 from ragen_envs.levels.seeding import Rng
@@ -314,8 +313,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         return encode_png(self.picture())
 
     @classmethod
-    def read_levels(cls, path: str | PathLike[str]) -> tuple[FileLevel, ...]:
-        """Return the levels of a file, in its order.
+    def read_levels(cls, path: str | PathLike[str]) -> tuple[str, ...]:
+        """Return the levels of a file in text form, in its order.
 
         Raises:
             InstanceError: A level is wrong, or the file cannot be read.
@@ -332,7 +331,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if levels is None:
             return ()
         if isinstance(levels, str | PathLike):
-            return tuple(each.level for each in cls.read_levels(levels))
+            return cls.read_levels(levels)
         if not isinstance(levels, Sequence) or not levels:
             raise RagenError(f"levels is {levels!r:.80}, but must be a file or a list of levels")
         return tuple(read_level(f"levels[{i}]", level) for i, level in enumerate(levels))
@@ -441,9 +440,6 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         Args:
             budget: What is left to the agent; an integer is a number of single, observed steps;
                 None is the game's usual time limit.
-
-        Raises:
-            ResetNeededError: No episode has begun.
         """
         limits, plan = as_budget(budget), self.solution()
         if plan is None:

@@ -1,28 +1,17 @@
 """Level files of other people: numbered levels from a text file, whose errors name file and level."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
 
 from ragen_envs.errors import InstanceError
 
 
-class FileLevel(NamedTuple):
-    """One level of a file."""
-
-    number: int
-    """Number of the level in the file, from 1."""
-    title: str
-    """The title, or else the first comment, between the level before and this one; "" for none."""
-    level: str
-    """The level in its canonical text form."""
-
-
 def read_level_file(
     path: str | PathLike[str], is_row: Callable[[str], bool], read: Callable[[Sequence[str]], str]
-) -> tuple[FileLevel, ...]:
-    """Return the levels of a file: runs of rows, separated by blank lines, titles and comments.
+) -> tuple[str, ...]:
+    """Return the levels of a file in text form: runs of rows, separated by blank lines, titles and comments.
 
     Args:
         path: The file.
@@ -38,29 +27,13 @@ def read_level_file(
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not a text file"
         raise InstanceError(f"levels '{path}' cannot be read: {reason}") from error
-    levels: list[FileLevel] = []
-    for number, (title, rows) in enumerate(_blocks(text, is_row), start=1):
+    blocks = [[line.rstrip() for line in lines] for rows, lines in groupby(text.splitlines(), is_row) if rows]
+    levels = []
+    for number, rows in enumerate(blocks, start=1):
         try:
-            levels.append(FileLevel(number, title, read(rows)))
+            levels.append(read(rows))
         except InstanceError as error:
             raise InstanceError(f"levels '{path}', level {number}: {error}") from error
     if not levels:
         raise InstanceError(f"levels '{path}' has no level: no line is a row of one")
     return tuple(levels)
-
-
-def _blocks(text: str, is_row: Callable[[str], bool]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the title and the rows of each level."""
-    title, rows = "", list[str]()
-    for line in [*text.splitlines(), ""]:
-        if is_row(line):
-            rows.append(line.rstrip())
-            continue
-        if rows:
-            yield title, rows
-            title, rows = "", []
-        words = line.strip().lstrip(";' ")
-        if words.lower().startswith("title:"):
-            title = words[6:].strip()
-        elif not title:
-            title = words

@@ -206,9 +206,6 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
 
         Args:
             seat: Number of the seat, from 0; ``seat_of`` returns that of an agent.
-
-        Raises:
-            ResetNeededError: No episode has begun.
         """
 
     @abstractmethod

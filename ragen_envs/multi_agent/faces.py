@@ -1,5 +1,6 @@
 """Make the faces of a multi-agent game that PettingZoo's users know."""
 
+from functools import partial
 from typing import Any
 
 from pettingzoo import AECEnv, ParallelEnv
@@ -40,3 +41,8 @@ def raw_face(game: type[MultiAgentEnv], **kwargs: Any) -> AECEnv[str, Any, Any]:
 def aec_face(game: type[MultiAgentEnv], **kwargs: Any) -> AECEnv[str, Any, Any]:
     """Make the same as ``raw_face``, with PettingZoo's check that methods are called in order."""
     return parallel_to_aec(parallel_face(game, **kwargs))
+
+
+def faces_of(game: type[MultiAgentEnv]) -> tuple[partial[Any], partial[Any], partial[Any]]:
+    """Return PettingZoo's ``parallel_env``, ``raw_env`` and ``env`` of a game."""
+    return partial(parallel_face, game), partial(raw_face, game), partial(aec_face, game)

@@ -40,31 +40,9 @@ class TileSet:
         tiles.setflags(write=False)
         return tiles
 
-    def render(self, board: NDArray[np.uint8], tile: int = TILE) -> Image:
-        """Draw a board.
-
-        Args:
-            board: Cell codes of the game, uint8 (H, W).
-            tile: Height and width of a cell in pixels.
-
-        Returns:
-            A fresh RGB image, uint8 (H * tile, W * tile, 3).
-        """
-        return compose(self.draw(tile), board)
-
-
-def compose(tiles: Image, board: NDArray[np.uint8]) -> Image:
-    """Lay out tiles by cell code.
-
-    Args:
-        tiles: uint8 (K, T, T, 3).
-        board: Codes below K, uint8 (H, W).
-
-    Returns:
-        A fresh array, uint8 (H*T, W*T, 3).
-    """
-    count, size = tiles.shape[:2]
-    height, width = board.shape
-    lines = tiles.reshape(count, size, size * 3)
-    picked = lines[board[:, None, :], np.arange(size)[None, :, None]]
-    return picked.reshape(height * size, width * size, 3)
+    def render(self, board: NDArray[np.uint8]) -> Image:
+        """Draw a board of cell codes, uint8 (H, W), as a fresh image, uint8 (H * 48, W * 48, 3)."""
+        tiles, (height, width) = self.draw(TILE), board.shape
+        lines = tiles.reshape(len(tiles), TILE, TILE * 3)
+        picked = lines[board[:, None, :], np.arange(TILE)[None, :, None]]
+        return picked.reshape(height * TILE, width * TILE, 3)

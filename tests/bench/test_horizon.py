@@ -94,5 +94,5 @@ def test_what_is_known_of_levels():
     assert lake.measures() == {"solution_length": 3, "holes": 1, "cells": 5}
     corridors = SokobanEnv.read_levels("corridors")
     assert len(corridors) == 80
-    assert corridors[0].level == "#######/#PX__O#/#######"
-    assert corridors[20].level == "###/#P#/#X#/#_#/#_#/#O#/###"
+    assert corridors[0] == "#######/#PX__O#/#######"
+    assert corridors[20] == "###/#P#/#X#/#_#/#_#/#O#/###"

@@ -103,6 +103,11 @@ def test_pictures_need_no_render_mode(game):
         make(SokobanEnv(), observation="image")
 
 
+def test_an_id_may_name_the_module_that_registers_it():
+    env = make("ragen_envs:ragen/SokobanText-v0", max_turns=2)
+    assert env.settings == make("ragen/SokobanText-v0", max_turns=2).settings
+
+
 class PlainBandit(BanditEnv):
     """A game from outside, which knows nothing of pictures."""
 
@@ -259,33 +264,6 @@ def test_a_game_whose_info_lacks_a_key_is_named(key, in_reset):
 
     with pytest.raises((KeyError, GameError), match=key):
         played()
-
-
-class NoOracle(gym.Env):
-    """A game of another package, without an oracle."""
-
-    text = SokobanEnv.text
-    board = SokobanEnv()
-
-    def reset(self, *, seed=None, options=None):
-        return self.board.reset(seed=seed)
-
-    def step(self, action):
-        return self.board.step(action)
-
-    def __getattr__(self, name):
-        if name == "oracle":
-            raise AttributeError(name)
-        return getattr(self.board, name)
-
-
-def test_a_game_without_an_oracle_is_named():
-    env = ConversationWrapper(NoOracle())
-    env.reset(seed=0)
-    for ask in (env.oracle, env.max_return):
-        with pytest.raises(RagenError, match=r"NoOracle.* no oracle.*docs/add-a-game\.md"):
-            ask()
-    assert env.random_baseline() is None
 
 
 @pytest.mark.parametrize("history", ["full", "last", "none"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
+from ragen_envs.conversation import make
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import explain
 from ragen_envs.games.cube.oracle import solution
@@ -94,3 +95,9 @@ def test_a_game_that_explains_nothing_gets_the_plan_in_words(monkeypatch):
     env = lights_out.LightsOutEnv()
     env.reset(seed=1)
     assert explain(env, (4, 0), _turn(5)) == "My plan: B2, then A1."
+
+
+def test_renamed_turns_of_the_cube_have_their_new_names():
+    env = make("ragen/CubeText-v0", action_names={"R+": "turn right"})
+    env.reset(seed=0)
+    assert env.explain([0]).count("turn right") == 1

@@ -7,7 +7,7 @@ from ragen_envs.games.frozen_lake import FrozenLakeEnv
 from ragen_envs.games.sokoban import SokobanEnv
 from ragen_envs.pictures.drawing import GOLD, Canvas
 from ragen_envs.pictures.font import measure, shorten, write
-from ragen_envs.pictures.tiles import compose
+from ragen_envs.pictures.tiles import TILE, TileSet
 from ragen_envs.registration import GAMES
 
 BOARDS = {game.env_class: game.env_class.tile_set for game in GAMES if game.env_class.tile_set}
@@ -33,25 +33,18 @@ def colours(image):
 
 
 @GRIDS
-@pytest.mark.parametrize("tile", [1, 7, 24, 48])
 @pytest.mark.parametrize("shape", [(1, 1), (2, 5), (6, 6)])
-def test_grid_image_is_rgb_of_the_board_size(render, codes, tile, shape):
-    image = render(np.zeros(shape, np.uint8), tile)
-    assert image.shape == (shape[0] * tile, shape[1] * tile, 3)
+def test_grid_image_is_rgb_of_the_board_size(render, codes, shape):
+    image = render(np.zeros(shape, np.uint8))
+    assert image.shape == (shape[0] * 48, shape[1] * 48, 3)
     assert image.dtype == np.uint8
     assert image.flags.c_contiguous
 
 
 @GRIDS
-def test_the_default_tile_is_48_pixels(render, codes):
-    cells = board([0, 1])
-    assert np.array_equal(render(cells), render(cells, 48))
-
-
-@GRIDS
 @pytest.mark.parametrize("tile", [16, 24, 48])
 def test_cell_codes_look_clearly_different(render, codes, tile):
-    tiles = [render(board([code]), tile).astype(int) for code in range(codes)]
+    tiles = render.__self__.draw(tile).astype(int)
     for first in range(codes):
         for second in range(first):
             changed = (abs(tiles[first] - tiles[second]).max(axis=2) > 40).mean()
@@ -61,10 +54,10 @@ def test_cell_codes_look_clearly_different(render, codes, tile):
 @GRIDS
 def test_every_cell_shows_its_own_tile(render, codes):
     cells = np.random.default_rng(0).integers(0, codes, (4, 6)).astype(np.uint8)
-    image = render(cells, 24)
+    image = render(cells)
     for (row, column), code in np.ndenumerate(cells):
-        part = image[row * 24 : row * 24 + 24, column * 24 : column * 24 + 24]
-        assert np.array_equal(part, render(board([code]), 24))
+        part = image[row * 48 : row * 48 + 48, column * 48 : column * 48 + 48]
+        assert np.array_equal(part, render(board([code])))
 
 
 @GRIDS
@@ -89,11 +82,13 @@ def test_unknown_codes_are_refused(render, codes):
         render(board([codes]))
 
 
-def test_compose_lays_tiles_out_by_code():
-    tiles = np.arange(2 * 3 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3, 3)
+def test_tiles_are_laid_out_by_code():
+    painters = [lambda canvas: None, lambda canvas: canvas.fill(canvas.disc(0.5, 0.5, 0.3), (1, 2, 3))]
+    drawn = TileSet(painters, (9, 9, 9))
+    tiles = drawn.draw(TILE)
     rows = [np.concatenate([tiles[c] for c in row], axis=1) for row in ((0, 1, 1), (1, 0, 1))]
     expected = np.concatenate(rows, axis=0)
-    assert np.array_equal(compose(tiles, board([0, 1, 1], [1, 0, 1])), expected)
+    assert np.array_equal(drawn.render(board([0, 1, 1], [1, 0, 1])), expected)
 
 
 def test_the_board_games_have_tiles():

@@ -69,26 +69,19 @@ def write(tmp_path):
 
 def test_sokoban_files(write):
     rooms, spare = SokobanEnv.read_levels(write(XSB))
-    assert rooms.level == "#########/###___###/###_X___#/###___O_#/#__PX_###/#___O_###/#########"
-    assert (rooms.number, rooms.title) == (
-        1,
-        "two rooms, outside floor left blank, one box per target",
-    )
-    assert (spare.number, spare.level) == (2, "#######/#P_X_O#/#_X___#/#_____#/#######")
+    assert rooms == "#########/###___###/###_X___#/###___O_#/#__PX_###/#___O_###/#########"
+    assert spare == "#######/#P_X_O#/#_X___#/#_____#/#######"
     dashes, runs, on_targets = SokobanEnv.read_levels(str(write(SOK)))
-    assert dashes.level == runs.level == "#######/#_____#/#_XPX_#/#O___O#/#######"
-    assert [each.title for each in (dashes, runs, on_targets)] == [
-        "Dashes for floor", "Run lengths", "On targets"
-    ]  # fmt: skip
-    assert on_targets.level == "#######/#S__X_#/#__+__#/#_____#/#######"
+    assert dashes == runs == "#######/#_____#/#_XPX_#/#O___O#/#######"
+    assert on_targets == "#######/#S__X_#/#__+__#/#_____#/#######"
     (boxoban,) = SokobanEnv.read_levels(write(BOXOBAN))
-    assert boxoban.level.splitlines() == ["/".join(["#" * 10, "#___######", "#_PX__O###"] + ["#" * 10] * 7)]
+    assert boxoban.splitlines() == ["/".join(["#" * 10, "#___######", "#_PX__O###"] + ["#" * 10] * 7)]
 
 
 def test_lake_files(write):
     first, second = FrozenLakeEnv.read_levels(write(TWO_LAKES))
-    assert first.level == "P___/_O_O/___O/O__G"
-    assert second == (2, "", "P_G")
+    assert first == "P___/_O_O/___O/O__G"
+    assert second == "P_G"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +129,7 @@ def test_levels_by_index_and_by_seed(write):
     assert board.shape == env.observation_space.shape == (7, 9)
     assert not board[5:].any()  # walls
     assert not board[:, 7:].any()
-    assert env.unwrapped.instance.level == SokobanEnv.read_levels(path)[1].level
+    assert env.unwrapped.instance.level == SokobanEnv.read_levels(path)[1]
     seen = {env.reset(seed=seed)[1] and env.unwrapped.instance.level for seed in range(8)}
     assert len(seen) == 2
     assert env.unwrapped.picture().shape[1] > 0
@@ -151,7 +144,7 @@ def test_levels_by_index_and_by_seed(write):
 
 
 def test_spare_boxes_are_left(write):
-    env = SokobanEnv(levels=[SokobanEnv.read_levels(write(XSB))[1].level])
+    env = SokobanEnv(levels=[SokobanEnv.read_levels(write(XSB))[1]])
     env.reset(seed=0)
     while not env.success:
         *_, terminated, _, info = env.step(env.oracle().action)

@@ -16,7 +16,6 @@ from ragen_envs.games.frozen_lake.dynamics import step as walk_alone
 from ragen_envs.games.sokoban import solve
 from ragen_envs.games.sokoban.dynamics import BOX, FLOOR, PLAYER, TARGET
 from ragen_envs.multi_agent.games import bandit_market
-from ragen_envs.multi_agent.games.bandit_market.oracle import expected_share
 from ragen_envs.multi_agent.games.frozen_lake_race import FrozenLakeRaceEnv, oracle
 from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import (
     ALL,
@@ -436,32 +435,6 @@ def test_nobody_gains_by_leaving_the_pure_equilibrium(means, players):
     for seat, arm in itertools.product(range(players), range(len(means))):
         other = [*chosen[:seat], arm, *chosen[seat + 1 :]]
         assert payoff(means, other, seat) <= payoff(means, chosen, seat) + 1e-12
-
-
-@pytest.mark.slow
-@given(MEANS, st.integers(2, 5))
-@settings(max_examples=40)
-def test_all_arms_in_use_pay_the_same_in_the_mixed_equilibrium(means, players):
-    mixed = bandit_market.symmetric_equilibrium(means, players)
-    assert sum(mixed.chances) == pytest.approx(1)
-    for mean, q in zip(means, mixed.chances, strict=True):
-        others = players - 1
-        by_counting = sum(
-            math.comb(others, k) * q**k * (1 - q) ** (others - k) * mean / (k + 1) for k in range(others + 1)
-        )
-        assert expected_share(mean, players, q) == pytest.approx(by_counting, abs=1e-9)
-        if q > 1e-6:
-            assert by_counting == pytest.approx(mixed.payoff, abs=1e-6)
-        else:
-            assert mean <= mixed.payoff + 1e-6
-
-
-@given(MEANS, st.integers(1, 4))
-@settings(max_examples=40)
-def test_the_optimal_welfare_is_that_of_the_best_profile(means, players):
-    profiles = itertools.product(range(len(means)), repeat=players)
-    best = max(sum(means[arm] for arm in set(profile)) for profile in profiles)
-    assert bandit_market.optimal_welfare(means, players) == pytest.approx(best)
 
 
 def test_shares_add_up_to_what_the_chosen_arms_paid():

@@ -250,3 +250,35 @@ def test_the_method_of_an_env_that_fails_is_named():
     env.reset(seed=0)
     with pytest.raises(RagenError, match=r"Broken\.step raised KeyError"):
         env.step(say("1"))
+
+
+def test_a_dotless_i_in_an_answer_is_a_defect_and_no_error():
+    class Lift(gym.Env):
+        action_space = gym.spaces.MultiDiscrete([2, 70])
+        observation_space = gym.spaces.Text(9)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return "", {}
+
+        def step(self, action):
+            return "", 0.0, False, False, {}
+
+    env = make(Lift(), actions=[["lift", "wait"], [f"x{n}" for n in range(70)]])
+    env.reset(seed=0)
+    assert env.play("<think></think><answer>l\u0131ft x1</answer>").executed == ()
+
+
+def test_an_environment_may_have_an_attribute_text():
+    class Poem(gym.Env):
+        text = "roses are red"
+        action_space = gym.spaces.Discrete(2)
+        observation_space = gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return 0, {}
+
+    env = make(Poem())
+    env.reset(seed=0)
+    assert env.user

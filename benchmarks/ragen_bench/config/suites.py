@@ -16,6 +16,7 @@ from ragen_bench.config.own_levels import limits_for, own_level_count, with_leve
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS
 from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.game.base import GameEnv
 from ragen_envs.levels.splits import read_split
 from ragen_envs.registration import creator_of, game_of, plain_id, spec_of, text_ids
 
@@ -264,7 +265,8 @@ def known_settings(game_id: str) -> tuple[str, ...]:
         return SETTING_NAMES
     parameters = inspect.signature(creator).parameters
     own = [p for p in parameters if p not in ("render_mode", "split")]  # the suite names the split
-    return (*SETTING_NAMES, *(() if hasattr(creator, "text") else TEXT_SETTINGS), *own)
+    is_game = isinstance(creator, type) and issubclass(creator, GameEnv)
+    return (*SETTING_NAMES, *(() if is_game else TEXT_SETTINGS), *own)
 
 
 def controls_of(tasks: Mapping[str, Task]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from ragen_envs.game.grids import padded, read_orientation
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.frozen_lake import dynamics, generator, image, oracle, text
 from ragen_envs.games.frozen_lake.dynamics import ACTION_NAMES
-from ragen_envs.levels.files import FileLevel, read_level_file
+from ragen_envs.levels.files import read_level_file
 from ragen_envs.levels.splits import TRAIN
 
 
@@ -123,7 +123,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         return np.ndarray((self.height, self.width), np.uint8, cells)
 
     @classmethod
-    def read_levels(cls, path: str | PathLike[str]) -> tuple[FileLevel, ...]:
+    def read_levels(cls, path: str | PathLike[str]) -> tuple[str, ...]:
         return read_level_file(path, text.is_file_row, text.read_file_rows)
 
     @property

@@ -37,7 +37,7 @@ from ragen_envs.games.sokoban.dynamics import (
 from ragen_envs.games.sokoban.generator import generate
 from ragen_envs.games.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
 from ragen_envs.games.sokoban.level_key import SIDE, level_key
-from ragen_envs.levels.files import FileLevel, read_level_file
+from ragen_envs.levels.files import read_level_file
 from ragen_envs.levels.splits import TRAIN
 
 PLAIN_NODES: Final = 1 << 15
@@ -164,7 +164,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return np.ndarray((self.height, self.width), np.uint8, bytearray(self._board))
 
     @classmethod
-    def read_levels(cls, path: str | PathLike[str]) -> tuple[FileLevel, ...]:
+    def read_levels(cls, path: str | PathLike[str]) -> tuple[str, ...]:
         """Return the levels of an XSB, SOK or Boxoban file, or the built-in "corridors"; see the base."""
         if path == text.CORRIDORS:
             return tuple(text.corridors())

@@ -33,7 +33,6 @@ from ragen_envs.games.sokoban.dynamics import (
     move,
     offsets,
 )  # fmt: skip
-from ragen_envs.levels.files import FileLevel
 
 MAX_SIDE: Final = 128
 """Most rows and columns of a level; the generator's rooms have at most ``level_key.SIDE``."""
@@ -254,7 +253,7 @@ CORRIDORS: Final = "corridors"
 """Name of the built-in levels, in place of a file."""
 
 
-def corridors() -> Iterator[FileLevel]:
+def corridors() -> Iterator[str]:
     """Yield the levels of SokoBench (Monti et al. 2026, arXiv 2601.20856): corridors of 5 to 100 cells.
 
     In each, the player pushes the box beside it to the other end. First come those that lead to the right,
@@ -267,5 +266,4 @@ def corridors() -> Iterator[FileLevel]:
             rows = [wall, f"#{inner if turn < 2 else inner[::-1]}#", wall]
             if turn % 2:
                 rows = ["".join(column) for column in zip(*rows, strict=True)]
-            number = 20 * turn + length // 5
-            yield FileLevel(number, f"corridor of {length} cells", "/".join(rows))
+            yield "/".join(rows)

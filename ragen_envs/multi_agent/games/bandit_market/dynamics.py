@@ -20,3 +20,17 @@ def is_best_reply(means: Sequence[float], choices: Sequence[int], seat: int) -> 
     worth = [mean / (count + 1) for mean, count in zip(means, others, strict=True)]
     got = worth[choices[seat]] if choices[seat] < len(means) else 0.0
     return got >= max(worth) - 1e-12
+
+
+def pure_equilibrium(means: Sequence[float], players: int) -> tuple[int, ...]:
+    """Return an arm for each seat, such that nobody gains by going elsewhere.
+
+    One player after the other joins the arm that then pays most; as payoffs only fall with the number
+    of players and everybody on an arm gets the same, the result is a Nash equilibrium.
+    """
+    chosen: list[int] = []
+    for _ in range(players):
+        counts = counts_of(chosen, len(means))
+        worth = [mean / (count + 1) for mean, count in zip(means, counts, strict=True)]
+        chosen.append(worth.index(max(worth)))
+    return tuple(sorted(chosen))

@@ -12,8 +12,13 @@ from ragen_envs.game.oracle import Advice
 from ragen_envs.games.bandit.dynamics import pull
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.base import MultiAgentEnv
-from ragen_envs.multi_agent.games.bandit_market import generator, image, oracle, text
-from ragen_envs.multi_agent.games.bandit_market.dynamics import counts_of, is_best_reply, share
+from ragen_envs.multi_agent.games.bandit_market import generator, image, text
+from ragen_envs.multi_agent.games.bandit_market.dynamics import (
+    counts_of,
+    is_best_reply,
+    pure_equilibrium,
+    share,
+)
 
 MAX_ARMS = 6
 
@@ -49,8 +54,7 @@ class BanditMarketEnv(MultiAgentEnv):
 
     ## Oracle
     `oracle(seat)` is the seat's arm in a pure Nash equilibrium; its return is the seat's expected share
-    over the rounds left. `ragen_envs.multi_agent.games.bandit_market` also has the symmetric mixed
-    equilibrium and the largest total payoff.
+    over the rounds left.
 
     ## Arguments
     `players`: 1 to 8. `arms`: 2 to 6. `level`: a fixed market in the text form of `instance.level`.
@@ -97,7 +101,7 @@ class BanditMarketEnv(MultiAgentEnv):
         return tuple(arm.mean for _, arm in self.offers)
 
     def oracle(self, seat: int) -> Advice:
-        chosen = oracle.pure_equilibrium(self.means, self.players)
+        chosen = pure_equilibrium(self.means, self.players)
         counts = counts_of(chosen, self.arms)
         arm = chosen[seat]
         return Advice((arm,), 1.0, self.rounds_left * self.means[arm] / counts[arm])
