@@ -42,15 +42,11 @@ class WorkedExample(NamedTuple):
 
 
 def worked_examples(game: Any, settings: ConversationSettings) -> tuple[WorkedExample, ...]:
-    """Return as many examples as the settings ask for.
+    """Return as many examples as the settings ask for; the unwrapped game is left as it is.
 
     They depend on the game's constructor arguments and the settings only, so all episodes of a task
     show the same ones, and a smaller number is a prefix of a larger one. A level that the constructor
     is given is never an example; the examples are then other levels of its distribution.
-
-    Args:
-        game: An unwrapped game, which is left as it is.
-        settings: Of the conversation.
 
     Raises:
         RagenError: The game is no ``GameEnv``, cannot be copied, or has no levels to show.

@@ -110,10 +110,8 @@ def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSe
 def chat(system: str, turns: Iterable[tuple[str, str]], prefix: str) -> list[dict[str, str]]:
     """Return the chat that ends with the message to reply to.
 
-    Args:
-        system: The system message.
-        turns: User messages and their replies; that of the last one is left out.
-        prefix: The beginning of each turn of the assistant; see ``whole_turn``.
+    Turns are user messages and their replies, of which that of the last one is left out. Every turn of the
+    assistant begins with the prefix; see ``whole_turn``.
     """
     messages = [{"role": "system", "content": system}]
     for user, reply in turns:

@@ -57,14 +57,9 @@ def usual_actions(answer: str, names: Sequence[str], actions_per_turn: int) -> t
 def read_actions(
     answer: str, names: Sequence[str], actions_per_turn: int, defects: set[Defect], soft: set[SoftDefect]
 ) -> tuple[int, ...]:
-    """Return the actions of an answer, at most as many as a turn may have.
+    """Return the actions between the answer tags, at most as many as a turn may have.
 
-    Args:
-        answer: The text between the answer tags.
-        names: The game's action names.
-        actions_per_turn: Maximum number of actions.
-        defects: Where defects are added.
-        soft: Where soft defects are added.
+    Defects and soft defects are added to the sets.
     """
     usual = usual_actions(answer, names, actions_per_turn)
     if usual is not None:

@@ -41,17 +41,11 @@ _SEPARATORS: Final = (
 def read_words(
     game: WordGameEnv, answer: str, actions_per_turn: int, defects: set[Defect], soft: set[SoftDefect]
 ) -> tuple[tuple[str, ...], str]:
-    """Return the actions of an answer, at most as many as a turn may have, and why one is illegal.
+    """Return the actions between the answer tags, at most as many as a turn may have, and why one is illegal.
 
     Each action is checked in the state in which it would run; reading stops at the first illegal one. What
-    follows an action that ends the game is kept as it is, because it does not run.
-
-    Args:
-        game: The game, which is left as it is.
-        answer: The text between the answer tags.
-        actions_per_turn: Maximum number of actions.
-        defects: Where defects are added.
-        soft: Where soft defects are added.
+    follows an action that ends the game is kept as it is, because it does not run. The game is left as it is;
+    defects and soft defects are added to the sets.
     """
     parts = _parts(game, answer, soft)
     texts = list(filter(None, parts))

@@ -98,11 +98,7 @@ def signs_of(symbols: Symbols, cell_names: Sequence[str]) -> str:
 def places_text(places: Mapping[str, Sequence[int]], height: int, width: int, note: str) -> str:
     """Return the places of things as (row, column), counted from 0, one line for each kind.
 
-    Args:
-        places: Indices of the cells of each kind of thing.
-        height: Rows of the board.
-        width: Cells in a row.
-        note: A sentence about the cells that are not listed.
+    Places are indices of cells; the note is a sentence about the cells that are not listed.
     """
     lines = [
         f"The board has {height} rows and {width} columns. Positions are (row, column), with row 0 at "

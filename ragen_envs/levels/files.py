@@ -13,10 +13,7 @@ def read_level_file(
 ) -> tuple[str, ...]:
     """Return the levels of a file in text form: runs of rows, separated by blank lines, titles and comments.
 
-    Args:
-        path: The file.
-        is_row: Whether a line is a row of a level.
-        read: Returns the text form of a level from its rows; raises `InstanceError`.
+    ``is_row`` tells whether a line is a row of a level, and ``read`` returns the text form of its rows.
 
     Raises:
         InstanceError: The file cannot be read, has no level, or a level is wrong; the message names the file,

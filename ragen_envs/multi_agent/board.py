@@ -55,13 +55,7 @@ class MultiAgentBoardEnv(MultiAgentEnv):
     def _draw_players(
         self, tiles: TileSet, board: bytes | bytearray, players: Sequence[int]
     ) -> NDArray[np.uint8]:
-        """Draw a board with the number of each seat in its cell; up to nine seats may share one.
-
-        Args:
-            tiles: The pictures of the cell codes.
-            board: Cell codes with a player on every player's cell, (h*w,).
-            players: The players' cells, by seat.
-        """
+        """Draw a board with the number of each seat in its cell; up to nine seats may share one."""
         picture = tiles.render(np.frombuffer(bytes(board), np.uint8).reshape(self.height, self.width))
         for seat, cell in enumerate(players):
             row, column = divmod(cell, self.width)

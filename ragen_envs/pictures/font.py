@@ -46,15 +46,10 @@ def shorten(text: str, scale: int, width: int) -> str:
 
 
 def write(image: Image, text: str, x: int, y: int, scale: int, color: Color) -> None:
-    """Write a line of text into an image, in place. The line must fit.
+    """Write a line of text into an RGB image, uint8 (h, w, 3), in place; it must fit.
 
-    Args:
-        image: RGB, uint8 (h, w, 3).
-        text: One or more characters; one that the font does not have is shown as a box.
-        x: Column of the line's middle.
-        y: Row of the middle of its capitals.
-        scale: Pixels per dot of the font.
-        color: RGB.
+    ``x`` is the column of the line's middle, ``y`` the row of the middle of its capitals, and ``scale`` the
+    pixels per dot of the font. A character that the font does not have is shown as a box.
     """
     cover = np.concatenate([_cover(character, scale) for character in text], axis=1)
     height, width, _ = cover.shape
@@ -84,15 +79,10 @@ def _cover(character: str, scale: int) -> NDArray[np.float32]:
 
 
 def draw_character(canvas: Canvas, character: str, left: float, top: float, dot: float, color: Color) -> None:
-    """Draw one character on a canvas.
+    """Draw one character on a canvas, a box if the font does not have it.
 
-    Args:
-        canvas: Where to draw.
-        character: One character; one that the font does not have is shown as a box.
-        left: Column of its first dots, in units of the canvas.
-        top: Row of its highest dots.
-        dot: Distance of two dots; a capital is six of them high and most are four wide.
-        color: RGB.
+    Its first dots are in column ``left`` and its highest in row ``top``, in units of the canvas. ``dot`` is
+    the distance of two dots; a capital is six of them high and most are four wide.
     """
     columns = _columns(character)
     dots = {(x, y) for x, y in product(range(len(columns)), range(8)) if columns[x] >> y & 1}

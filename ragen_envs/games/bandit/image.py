@@ -19,16 +19,10 @@ _COIN = 56
 
 
 def render(names: tuple[str, str], chosen: int | None, paid: float | None) -> d.Image:
-    """Draw the two arms in the order shown.
+    """Draw the two arms in the order shown, as a fresh RGB image, uint8 (240, 400, 3).
 
-    Args:
-        names: The arms' names; up to 12 characters always fit, longer ones are written small and,
-            beyond that, cut.
-        chosen: Index of the pulled arm, or None before the pull.
-        paid: What it paid, or None before the pull. The coin is filled from 0 to 1.
-
-    Returns:
-        A fresh RGB image, uint8 (240, 400, 3).
+    Names of up to 12 characters always fit; longer ones are written small and, beyond that, cut. ``chosen``
+    is the index of the pulled arm, and its coin is filled by what it paid, from 0 to 1.
     """
     panels = []
     for arm, name in enumerate(names):

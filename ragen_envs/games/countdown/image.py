@@ -19,10 +19,7 @@ Card = tuple[str, d.Color]
 def render(numbers: Numbers, target: int, given: int) -> d.Image:
     """Return the state as a fresh RGB image, uint8 (180, 552, 3), or (180, 660, 3) with six given numbers.
 
-    Args:
-        numbers: Those that are left.
-        target: To be reached.
-        given: How many numbers the level has at the start, so that all its pictures have one size.
+    All pictures of a level have one size, that of the numbers ``given`` at its start.
     """
     cards = [(str(number), d.TEAL if number == target else d.WHITE) for number in numbers]
     rows: Sequence[Sequence[Card]] = [[(str(target), d.GOLD)], cards]

@@ -195,16 +195,10 @@ def draw_all(
 
 @jit
 def undominated(vectors: Any, order: Any, limit: Any) -> Any:
-    """Return the vectors that no other one dominates, and the number of pairs compared.
+    """Return the indices of the vectors that no other one dominates, and the number of pairs compared.
 
-    Args:
-        vectors: (n, cells) float64.
-        order: (n,) indices by falling sum, so that no vector is dominated by a later one. Of equal vectors
-            the first is kept.
-        limit: Pairs after which to stop; the result is then incomplete.
-
-    Returns:
-        The indices of the vectors to keep, in the given order, and the number of pairs.
+    Vectors are (n, cells) float64. The order, (n,), is by falling sum, so that no vector is dominated by a
+    later one; of equal vectors the first is kept. After ``limit`` pairs the result is incomplete.
     """
     kept = np.empty(order.shape[0], np.int64)
     count, pairs = 0, 0

@@ -67,11 +67,7 @@ class MinesweeperEnv(WordGameEnv):
     """The open cells, as bits."""
 
     def __init__(
-        self,
-        mines: int = 3,
-        level: Level | None = None,
-        split: str = TRAIN,
-        render_mode: str | None = None,
+        self, mines: int = 3, level: Level | None = None, split: str = TRAIN, render_mode: str | None = None
     ) -> None:
         super().__init__(split, render_mode, level)
         self.mines = read_count("mines", mines, 1, 4)

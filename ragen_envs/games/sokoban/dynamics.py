@@ -96,17 +96,11 @@ def account(left: int, moved: int, gained: int) -> tuple[int, int]:
 def play(
     board: MutableSequence[int], player: int, offset: int, left: int, reward: Reward
 ) -> tuple[int, int, int, float]:
-    """Play one action: move, count the boxes and pay.
+    """Play one action on a board, in place: move, count the boxes and pay.
 
-    Args:
-        board: Cell codes, changed in place.
-        player: The player's index.
-        offset: What the action adds to it, see ``offsets``.
-        left: Targets without a box before.
-        reward: What is paid.
-
-    Returns:
-        The player's new index; 1 if anything moved, else 0; targets without a box; the reward.
+    ``offset`` is what the action adds to the player's index, see ``offsets``, and ``left`` counts the
+    targets without a box before. Return the player's new index; 1 if anything moved, else 0; the targets
+    without a box; and the reward.
     """
     player, moved, pushed, gained = move(board, player, offset)
     if not pushed and left:

@@ -38,13 +38,8 @@ def room_key(
 ) -> int:  # fmt: skip
     """Return the key of a level, in [0, 2^63).
 
-    Args:
-        board: Cell codes, (h*w,), bordered by walls, with one player at least.
-        height: Rows, at most ``SIDE``.
-        width: Columns, at most ``SIDE``.
-        weights: As of ``room_weights``.
-        stack: Scratch, one item a cell; receives the cells of the room.
-        seen: Scratch, one item a cell, all zero before and after.
+    The board, (h*w,), is bordered by walls and has at least one player and at most ``SIDE`` rows and columns.
+    ``stack`` and ``seen`` are scratch of one item a cell; ``seen`` is all zero before and after.
     """
     walked = _flood(board, width, stack, seen, 0, BOX_ON_TARGET)
     count = _flood(board, width, stack, seen, walked, PLAYER)

@@ -64,11 +64,7 @@ class Lookahead(NamedTuple):
 def look_ahead(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget) -> Lookahead | None:
     """Return the value of play within a budget, or None if more than ``MAX_AHEAD`` states are within reach.
 
-    Args:
-        board: (h, w) cell codes with one player, bordered by walls.
-        left: Targets without a box.
-        reward: What is paid.
-        budget: Remaining actions and turns; the largest return is of an action or more in every turn.
+    ``left`` counts targets without a box. The largest return is of an action or more in every turn.
     """
     if left == 0:
         return Lookahead(1.0, 0.0, 0.0)

@@ -66,14 +66,8 @@ def reverse_play(
 ) -> int:  # fmt: skip
     """Search backwards from the solved state; return the player's index in the best state, or 0.
 
-    Args:
-        board: Room with walls, floor and targets only; not changed.
-        width: Cells in a row.
-        boxes: Number of boxes.
-        start: Index of the player.
-        law: Level law.
-        weights: One hash weight a cell.
-        buffers: With ``origin`` filled; receives ``best``.
+    The board has walls, floor and targets only and is not changed; ``weights`` are one hash weight a cell.
+    ``buffers``, with ``origin`` filled, receive ``best``.
     """
     origin, now, best, pulls, occupied, table, trail = buffers
     off = (-width, width, -1, 1)

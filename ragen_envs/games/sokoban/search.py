@@ -164,14 +164,9 @@ def live_squares(floor: Any, off: Any) -> Any:
 def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any) -> Any:
     """Return the fewest moves (or UNSOLVABLE or LIMIT) and the actions of a shortest solution.
 
-    States with a box on a dead square are pruned: no solution has them.
-
-    Args:
-        start: Cell codes, (h*w,) uint8, bordered by walls, with one player.
-        width: Cells in a row.
-        weights: Hash weights of the cells, (h*w,) int64 below 2^58.
-        max_states: Most states to visit.
-        max_moves: Longest solution of interest.
+    States with a box on a dead square are pruned: no solution has them. ``start`` has cell codes, (h*w,)
+    uint8, bordered by walls, with one player; ``weights`` are hash weights of the cells, (h*w,) int64 below
+    2^58.
     """
     boxes, targets = 0, 0
     for cell in start:
@@ -259,17 +254,10 @@ def reindexed(table: Any, keys: Any, count: Any) -> Any:
 def explore(start: Any, width: Any, weights: Any, reward: Any, depth: Any, max_states: Any) -> Any:
     """Enumerate the states within ``depth`` actions; nothing is played in the farthest and the solved ones.
 
-    Args:
-        start: Cell codes, (h*w,) uint8, bordered by walls, with one player.
-        width: Cells in a row.
-        weights: Hash weights of the cells, (h*w,) int64 below 2^58.
-        reward: The fields of a ``Reward``.
-        depth: Most actions.
-        max_states: Most states to enumerate; if there are more, the results are empty.
-
-    Returns:
-        For each state, number 0 being the start: the states after each action, (n, 4) int64; the rewards
-        of the actions, (n, 4) float64; the open targets, (n,) int64.
+    ``start`` and ``weights`` are those of ``search``, and ``reward`` has the fields of a ``Reward``. Return
+    for each state, number 0 being the start: the states after each action, (n, 4) int64; the rewards of the
+    actions, (n, 4) float64; the open targets, (n,) int64. With more than ``max_states`` states, they are
+    empty.
     """
     pay = Reward(*reward)
     boxes = 0

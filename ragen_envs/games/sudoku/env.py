@@ -61,11 +61,7 @@ class SudokuEnv(WordGameEnv):
     """The digit of each cell, row by row; 0 where it is empty."""
 
     def __init__(
-        self,
-        clues: int = 6,
-        level: Level | None = None,
-        split: str = TRAIN,
-        render_mode: str | None = None,
+        self, clues: int = 6, level: Level | None = None, split: str = TRAIN, render_mode: str | None = None
     ) -> None:
         super().__init__(split, render_mode, level)
         self.clues = read_count("clues", clues, generator.FEWEST_CLUES, MOST_CLUES)

@@ -84,11 +84,7 @@ def _helpful(product: Product, goal: Goal, counts_for: dict[str, Places]) -> dic
 
     For each set of options asked for, the fewest values that count for it are kept while the options of
     the product are added one by one. Of equally many, those of options with the names asked for are kept.
-
-    Args:
-        product: Whose values.
-        goal: What is asked for.
-        counts_for: What values count for, so far as it is known; it is added to.
+    ``counts_for`` remembers what values count for.
     """
     reached: dict[Places, dict[Pair, Places]] = {Places(): {}}
     for name, values in product.options:

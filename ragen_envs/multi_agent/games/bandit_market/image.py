@@ -15,16 +15,7 @@ _ROOM = 130
 
 
 def render(offers: Sequence[Offer], choices: Sequence[int] | None, pots: Sequence[float]) -> d.Image:
-    """Draw the market.
-
-    Args:
-        offers: The named arms.
-        choices: What each seat chose in the last round, or None before the first.
-        pots: What each arm paid then.
-
-    Returns:
-        A fresh RGB image, uint8 (200, 150 * arms, 3).
-    """
+    """Draw the arms, and the last round's choices and pots, if any, as RGB, uint8 (200, 150 * arms, 3)."""
     stalls = []
     for number, (name, arm) in enumerate(offers):
         seats = [seat for seat, choice in enumerate(choices or ()) if choice == number]

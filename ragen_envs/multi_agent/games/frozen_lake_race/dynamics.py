@@ -18,17 +18,11 @@ FINISHES: Final = (FIRST, ALL)
 def walk_all(
     tiles: Sequence[int], table: Sequence[int], positions: Sequence[int], directions: Sequence[int]
 ) -> list[int]:
-    """Return the positions after a round in which each went in a direction, or stayed.
+    """Return the positions after a round in which each went in one of FrozenLake's directions, or stayed.
 
     A frozen tile holds one walker. Two who want the same frozen tile, or each other's, stay where they
     are, and so does who wants a tile whose walker stays; no seat has priority. Holes and the goal hold
-    any number, and nobody leaves them.
-
-    Args:
-        tiles: The map, see ``frozen_lake.dynamics``.
-        table: ``frozen_lake.dynamics.ways`` of the map's shape.
-        positions: Where each walker is.
-        directions: FrozenLake's directions, or ``STAY``, by walker.
+    any number, and nobody leaves them. ``table`` is ``frozen_lake.dynamics.ways`` of the map's shape.
     """
     wanted = [
         here if direction == STAY or tiles[here] != FROZEN else table[4 * here + direction]

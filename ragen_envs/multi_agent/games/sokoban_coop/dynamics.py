@@ -18,18 +18,10 @@ def play_round(
 ) -> tuple[list[bool], int, float]:
     """Play one action of every mover, in the order of the seats, on the board that the last one left.
 
-    A mover can neither walk into nor push another one. Once every box is on a target the round is
-    over, and the movers that come later do not move.
-
-    Args:
-        board: Sokoban's cell codes, changed in place; every mover's cell holds a player.
-        movers: The movers' indices, changed in place.
-        actions: One of each mover.
-        width: Cells in a row.
-        left: Boxes that are not on a target.
-
-    Returns:
-        Whether each mover moved; the boxes left; the reward of the round, which all share.
+    A mover can neither walk into nor push another one. Once every box is on a target the round is over, and
+    the movers that come later do not move. The board and the movers' indices are changed in place. ``left``
+    counts boxes that are not on a target. Return whether each mover moved, the boxes left, and the reward of
+    the round, which all share.
     """
     moved = [False] * len(movers)
     reward = _ROUND

@@ -33,17 +33,9 @@ State = tuple[bytes, tuple[int, ...]]
 def joint_plan(
     board: bytes, movers: tuple[int, ...], width: int, rounds: int, max_states: int = MAX_STATES
 ) -> Plan | None:
-    """Return a plan with the fewest rounds, one tuple of actions a round.
+    """Return a plan with the fewest rounds, one tuple of actions a round; () if solved already.
 
-    Args:
-        board: Cell codes with a player on every mover's cell.
-        movers: The movers' indices, by seat.
-        width: Cells in a row.
-        rounds: Longest plan of interest.
-        max_states: Most states to visit.
-
-    Returns:
-        The plan, () if solved already, None if every plan is longer than ``rounds``.
+    The board has a player on the cell of every mover. None if every plan is longer than ``rounds``.
 
     Raises:
         SolverLimitError: ``max_states`` were visited and the answer is still open.
