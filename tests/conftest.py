@@ -64,12 +64,11 @@ def tiny(tmp_path_factory):
     """A model of the starter's tokenizer that babbles."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from ragen_agents.starter import STARTER
-    from ragen_agents.starter.model_build import Recipe, as_llama, new_model
+    from ragen_agents.starter.blank import as_llama, new_model
 
     folder = tmp_path_factory.mktemp("tiny")
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
     torch.manual_seed(0)
-    recipe = Recipe(hidden_size=32, layers=2, heads=2, kv_heads=1, intermediate_size=48)
-    as_llama(new_model(recipe, tokenizer)).save_pretrained(folder)
+    as_llama(new_model(tokenizer, 32, 2, 48, heads=2, kv_heads=1)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -162,12 +162,11 @@ def random_model(folder: Path) -> Path:
     from transformers import AutoTokenizer
 
     from ragen_agents.starter import STARTER
-    from ragen_agents.starter.model_build import as_llama, new_model
-    from ragen_agents.starter.recipe import Recipe
+    from ragen_agents.starter.blank import as_llama, new_model
 
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(STARTER)
-    model = as_llama(new_model(Recipe(), tokenizer))
+    model = as_llama(new_model(tokenizer, 128, 5, 384))
     model.config.max_position_embeddings = 1 << 14
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -8,7 +8,7 @@ from typing import Final
 from ragen_agents.model_files.folders import PROVENANCE, WEIGHTS, has_weights
 from ragen_agents.model_files.gguf_conversion import SUFFIX, converted, remembered_sha256
 from ragen_agents.model_files.packaged import PACKAGED, packaged_folder
-from ragen_agents.starter import STARTER, STARTERS
+from ragen_agents.starter import STARTERS
 from ragen_envs.errors import RagenError
 
 _HUB: Final = "hf:"
@@ -82,8 +82,7 @@ def weights_digest(folder: Path) -> str:
     Files over 64 MiB are known by hashes of their own, which are computed once per process.
     """
     if not has_weights(folder):
-        hint = "; make it with ragen starter build" if folder == STARTER else ""
-        raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors){hint}")
+        raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors)")
     files = {path for pattern in _IDENTITY for path in folder.glob(pattern)}
     ordered = sorted(files - {folder / PROVENANCE})
     return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in ordered))

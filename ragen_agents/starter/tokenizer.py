@@ -1,10 +1,5 @@
 """The tokenizers of small models trained from scratch: byte-level BPE on the texts of the games.
 
-Text is split into pieces, within which tokens are merged. In the starter model's, a piece is a run of words
-or a single other character, and merges cross words and the commas between them (as in SuperBPE, Liu et al.
-2025), so the sentences that every prompt repeats become few tokens, while each board symbol, digit and
-punctuation mark stays a token of its own. Any other text falls back to pieces and, in the end, to bytes.
-
 A tokenizer for one game has a token for each word, name with a number and repeated line. Text is read in
 lower case, so a word that is asked for and the same word in a title are one token, and what the model
 writes is in lower case. A word takes the space that follows it, not the one before it, so a value reads the
@@ -18,13 +13,6 @@ from typing import Final
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-VOCABULARY: Final = 2432
-_RUN: Final = r"[a-z]+(?:(?: \(?|[;,] |-)[a-z]+\)?)*"
-_PIECES: Final = (
-    rf"[A-Z]?{_RUN}"  # words; a capitalised word begins a run of its own
-    rf"| {_RUN}| [0-9]"
-    r"|[.,:] (?=[A-Za-z])|[\s\S]"
-)
 _WORD_VOCABULARY: Final = 4096
 """Most tokens, repeated lines not counted."""
 CONTEXT: Final = 4096
@@ -49,12 +37,7 @@ CHAT_TEMPLATE: Final = (
 """ChatML, with the marks that tell trainers which text the model wrote."""
 
 
-def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Train the tokenizer on texts and return it with its chat template; deterministic."""
-    return with_chat_template(_trained(Tokenizer(models.BPE()), texts, _PIECES, VOCABULARY), 2048)
-
-
-def _trained(tokenizer: Tokenizer, texts: Iterable[str], pieces: str, vocabulary: int) -> Tokenizer:
+def trained_on(tokenizer: Tokenizer, texts: Iterable[str], pieces: str, vocabulary: int) -> Tokenizer:
     """Train a tokenizer whose merges stay within pieces, a regular expression, and return it."""
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -92,7 +75,7 @@ def build_word_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     lowered = [text.lower() for text in texts]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Lowercase()
-    fast = with_chat_template(_trained(tokenizer, lowered, _WORD_PIECES, _WORD_VOCABULARY), CONTEXT)
+    fast = with_chat_template(trained_on(tokenizer, lowered, _WORD_PIECES, _WORD_VOCABULARY), CONTEXT)
     lines = repeated_lines(lowered)
     fast.add_tokens([AddedToken(line, normalized=True, special=False) for line in lines])
     return fast

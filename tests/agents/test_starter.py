@@ -9,13 +9,13 @@ import pytest
 from forked import context
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starter_build import build
+from starter_build.build import IGNORED, build_tokenizer, encode, tokenizer_texts
+from starter_build.demonstrations import SHARES, WORDS, Mixture, demonstrate, name_pair
+from starter_build.recipe import Recipe, Stage
 
 from ragen_agents.model_files.source import weights_digest
 from ragen_agents.starter import STARTER, STARTERS
-from ragen_agents.starter.demonstrations import SHARES, WORDS, Mixture, demonstrate, name_pair
-from ragen_agents.starter.model_build import IGNORED, encode, tokenizer_texts
-from ragen_agents.starter.recipe import Recipe
-from ragen_agents.starter.tokenizer import build_tokenizer
 from ragen_envs.conversation import parse_reply
 from ragen_envs.games.bandit import arm_names
 
@@ -151,10 +151,10 @@ def test_chat_template_extends_a_conversation_without_changing_its_tokens(tokeni
 def test_saved_model_computes_what_was_trained(tmp_path):
     import torch
 
-    from ragen_agents.starter.model_build import as_llama, new_model
+    from ragen_agents.starter.blank import as_llama, new_model
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
-    trained = new_model(Recipe(hidden_size=64, layers=2, heads=2), tokenizer).eval()
+    trained = new_model(tokenizer, 64, 2, 384, heads=2).eval()
     for weight in trained.parameters():
         torch.nn.init.normal_(weight, std=0.1)
     as_llama(trained).save_pretrained(tmp_path)
@@ -238,23 +238,20 @@ def test_shipped_folder_is_small_and_tells_its_recipe():
 def test_a_build_averages_its_last_passes(tmp_path, caplog, monkeypatch):
     import torch
 
-    from ragen_agents.starter import model_build
-    from ragen_agents.starter.recipe import Stage
-
     second = Stage(16, 1e-3, Mixture(0.5, 0.5, 0.5), batch_size=4, averaged=2)
     recipe = Recipe(0, (Stage(32, 1e-3, batch_size=8), second), hidden_size=32, layers=1, heads=1, kv_heads=1)
     trained = []
 
     def note(model, *args):
         train(model, *args)
-        trained.append(model_build.as_llama(model).state_dict())
+        trained.append(build.as_llama(model).state_dict())
 
-    train = model_build.train
-    monkeypatch.setattr(model_build, "train", note)
+    train = build.train
+    monkeypatch.setattr(build, "train", note)
     processes = context()
-    monkeypatch.setattr(model_build.multiprocessing, "get_context", lambda _: processes)
+    monkeypatch.setattr(build.multiprocessing, "get_context", lambda _: processes)
     caplog.set_level("INFO", "ragen.starter")
-    model_build.build(tmp_path / "built", recipe)
+    build.build(tmp_path / "built", recipe)
     assert any(line.startswith("stage 2 of 2: training on ") for line in caplog.messages)
     assert [path.name for path in tmp_path.iterdir()] == ["built"]
     built = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "built").state_dict()

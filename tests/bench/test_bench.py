@@ -32,14 +32,13 @@ RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 def model(tmp_path_factory):
     """A tiny model with random weights."""
     torch = pytest.importorskip("torch")
-    from ragen_agents.starter.model_build import Recipe, new_model
-    from ragen_agents.starter.tokenizer import build_tokenizer
+    from ragen_agents.starter.blank import new_model
+    from ragen_agents.starter.tokenizer import build_word_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
     torch.manual_seed(0)
-    tokenizer = build_tokenizer(["Pull one arm, once, by its name.", "Walk to the goal."])
-    recipe = Recipe(hidden_size=32, layers=1, heads=2, kv_heads=1, intermediate_size=32)
-    new_model(recipe, tokenizer).save_pretrained(folder)
+    tokenizer = build_word_tokenizer(["Pull one arm, once, by its name.", "Walk to the goal."])
+    new_model(tokenizer, 32, 1, 32, heads=2, kv_heads=1).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

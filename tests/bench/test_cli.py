@@ -19,7 +19,6 @@ from ragen_bench.play.terminal import read_actions
 from rich.console import Console
 from typer.testing import CliRunner
 
-from ragen_agents.starter import STARTER
 from ragen_envs import GAMES, SUITE_VERSION, __version__
 from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
@@ -235,11 +234,6 @@ def test_a_model_folder_without_weights(fails, tmp_path):
     out = tmp_path / "run"
     assert "holds no weights" in fails("bench", "--agent", tmp_path / "model", "--out", out)
     assert not out.exists()
-
-
-@pytest.mark.skipif(STARTER.exists(), reason="the starter model is there")
-def test_without_the_starter_model_its_command_is_named(fails, tmp_path):
-    assert "ragen starter build" in fails("bench", *QUICK[2:], "--out", tmp_path / "run")
 
 
 def test_a_model_that_cannot_be_loaded_leaves_nothing(fails, tmp_path):

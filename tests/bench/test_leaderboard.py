@@ -16,8 +16,8 @@ from ragen_bench.leaderboard import check, store
 from ragen_bench.leaderboard.entry import EntryError, entry_schema
 from ragen_bench.leaderboard.site import training_words
 from ragen_bench.leaderboard.store import read_entry
+from starter_build.demonstrations import SHARES
 
-from ragen_agents.starter.demonstrations import SHARES
 from ragen_envs import SUITE_VERSION
 
 EPISODES = 9 * SMALL

@@ -11,7 +11,7 @@ import gymnasium
 MODULES = [
     "matplotlib.pyplot", "numba", "peft", "pettingzoo", "scipy.stats", "transformers.trainer",
     "transformers.models.llama.modeling_llama", "ragen_envs.multi_agent", "ragen_agents.sft_trainer",
-    "ragen_agents.starter.model_build", "ragen_bench.reproduction.reproduction_report",
+    "ragen_agents.starter.blank", "ragen_bench.reproduction.reproduction_report",
     "ragen_bench.training_sweeps.work",
 ]  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -73,36 +72,9 @@ def _parameters(files: list[Path]) -> int:
 
 starter_app = typer.Typer(
     name="starter",
-    help="The small model that comes with the suite, and others to train from scratch.",
+    help="Small models to train from scratch.",
     no_args_is_help=True,
 )
-
-
-@starter_app.command()
-def build(
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Output folder.", show_default="that of the shipped model"),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the demonstrations and the weights.")] = 0,
-) -> None:
-    """Build the starter model from scratch in about an hour: demonstrations, tokenizer, weights."""
-    from ragen_agents.allocator import keep_freed_memory
-    from ragen_agents.run_files.files import writing
-    from ragen_agents.starter import STARTER
-    from ragen_agents.starter.model_build import build as build_model
-    from ragen_agents.starter.recipe import Recipe
-
-    folder = out or STARTER
-    earlier = (folder / "recipe.json").exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if folder.exists() and not earlier:
-        raise RagenError(f"'{folder}' exists and is not an earlier build; choose another --out")
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent):
-            pass
-    keep_freed_memory()
-    build_model(folder, Recipe(seed=seed))
 
 
 @starter_app.command()
@@ -118,7 +90,7 @@ def blank(
     """Write a small untrained model with a tokenizer for one game, for ragen sft to train."""
     from ragen_agents.run_files.yaml_files import validate
     from ragen_agents.starpo import merged
-    from ragen_agents.starter.model_build import BlankConfig, write_blank
+    from ragen_agents.starter.blank import BlankConfig, write_blank
     from ragen_bench.config.game_names import text_id_of
     from ragen_bench.config.overrides import read_overrides
 

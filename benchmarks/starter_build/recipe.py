@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ragen_agents.starter.demonstrations import Mixture
+from starter_build.demonstrations import Mixture
 
 
 @dataclass(frozen=True)

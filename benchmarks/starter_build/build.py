@@ -1,4 +1,10 @@
-"""Build the starter model from scratch: demonstrations, tokenizer, weights, card."""
+"""Build the starter model from scratch: demonstrations, tokenizer, weights, card.
+
+Its tokenizer splits text into pieces, within which tokens are merged. A piece is a run of words or a single
+other character, and merges cross words and the commas between them (as in SuperBPE, Liu et al. 2025), so the
+sentences that every prompt repeats become few tokens, while each board symbol, digit and punctuation mark
+stays a token of its own. Any other text falls back to pieces and, in the end, to bytes.
+"""
 
 import json
 import logging
@@ -7,7 +13,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -18,13 +24,10 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from tokenizers import Tokenizer, models
 from torch.nn.functional import cross_entropy
 from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
     PreTrainedTokenizerFast,
-    Qwen2Config,
     Qwen2ForCausalLM,
     Trainer,
     TrainingArguments,
@@ -34,26 +37,28 @@ from transformers import (
 from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.run_files.files import new_folder
 from ragen_agents.sft_trainer import IGNORED, padded
-from ragen_agents.starpo.config import check_conversation
-from ragen_agents.starter.demonstrations import WORDS, Demonstration, Messages, demonstrate
-from ragen_agents.starter.recipe import Recipe, Stage
-from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, CONTEXT, build_tokenizer, build_word_tokenizer
-from ragen_envs.conversation import format_reply, make
-from ragen_envs.errors import RagenError
-from ragen_envs.game.text import action_texts
-from ragen_envs.levels.seeding import new_stream
+from ragen_agents.starter.blank import as_llama, new_model
+from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, trained_on, with_chat_template
+from starter_build.demonstrations import WORDS, Demonstration, Messages, demonstrate
+from starter_build.recipe import Recipe, Stage
 
 Weights = dict[str, torch.Tensor]
 _RECIPE: Final = "recipe.json"
 _LOG: Final = logging.getLogger("ragen.starter")
 _CHUNK: Final = 500
 _TOKENIZER_CHATS: Final = 4000
-_SHARED: Final = (
-    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "rope_parameters",
-    "tie_word_embeddings", "eos_token_id", "pad_token_id",
-)  # fmt: skip
-"""Settings that the configs of Llama and Qwen2 have in common."""
+VOCABULARY: Final = 2432
+_RUN: Final = r"[a-z]+(?:(?: \(?|[;,] |-)[a-z]+\)?)*"
+_PIECES: Final = (
+    rf"[A-Z]?{_RUN}"  # words; a capitalised word begins a run of its own
+    rf"| {_RUN}| [0-9]"
+    r"|[.,:] (?=[A-Za-z])|[\s\S]"
+)
+
+
+def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Train the tokenizer on texts and return it with its chat template; deterministic."""
+    return with_chat_template(trained_on(Tokenizer(models.BPE()), texts, _PIECES, VOCABULARY), 2048)
 
 
 def demonstrations(pool: Pool, recipe: Recipe, number: int) -> list[Demonstration]:
@@ -109,43 +114,6 @@ def encode(
     return {"input_ids": ids, "labels": labels}
 
 
-def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
-    """Return the untrained model."""
-    return Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=-(-len(tokenizer) // 64) * 64,
-            hidden_size=recipe.hidden_size,
-            intermediate_size=recipe.intermediate_size,
-            num_hidden_layers=recipe.layers,
-            num_attention_heads=recipe.heads,
-            num_key_value_heads=recipe.kv_heads,
-            max_position_embeddings=2048,
-            tie_word_embeddings=True,
-            initializer_range=0.05,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
-
-
-def as_llama(model: Qwen2ForCausalLM) -> LlamaForCausalLM:
-    """Return the same function in Llama's layout, with a zero bias where Qwen2 has none.
-
-    transformers 5 gives every folder of type qwen2 the pre-tokenizer of Qwen, whatever its
-    ``tokenizer.json`` says. Under Llama's type `AutoTokenizer` and vLLM read our tokenizer as it is.
-    """
-    given = model.config
-    same: dict[str, Any] = {name: getattr(given, name) for name in _SHARED}
-    llama = LlamaForCausalLM(LlamaConfig(**same, attention_bias=True, bos_token_id=None))
-    weights = model.float().state_dict()
-    for layer in range(given.num_hidden_layers):
-        name = f"model.layers.{layer}.self_attn.o_proj.bias"
-        weights[name] = torch.zeros(given.hidden_size)
-    llama.load_state_dict(weights)
-    return llama
-
-
 def build(folder: Path, recipe: Recipe) -> None:
     """Make the model and write it to a new folder, or replace an earlier build there."""
     started = time.monotonic()
@@ -173,7 +141,9 @@ def build(folder: Path, recipe: Recipe) -> None:
 def _start(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, passes: Sequence[Weights]) -> Qwen2ForCausalLM:
     """Return the model after the last pass, untrained before the first."""
     set_seed(recipe.seed)
-    model = new_model(recipe, tokenizer)
+    model = new_model(
+        tokenizer, recipe.hidden_size, recipe.layers, recipe.intermediate_size, recipe.heads, recipe.kv_heads
+    )
     if passes:
         model.load_state_dict(passes[-1])
     return model
@@ -234,67 +204,3 @@ def _write(folder: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizer
         record = json.dumps({"recipe": asdict(recipe)}, indent=1)
         (new / _RECIPE).write_text(record + "\n", encoding="utf-8")
         shutil.copy(Path(__file__).with_name("card.md"), new / "README.md")
-
-
-_RANDOM: Final = 0.3
-"""Chance of a random action in the conversations that the tokenizer is trained on, so that they visit all
-kinds of states."""
-
-
-class BlankConfig(BaseModel):
-    """The settings of an untrained model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    game: str
-    """Id of a conversation env."""
-    env_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Keywords of the env, over those of its id."""
-    conversations: int = Field(2000, ge=1)
-    """Conversations on training levels that the tokenizer is trained on."""
-    layers: int = Field(4, ge=1)
-    hidden_size: int = Field(96, ge=8, multiple_of=8)
-    """Width of the model, which has four heads."""
-    seed: int = Field(0, ge=0)
-    """Seed of the conversations and the weights."""
-
-    @model_validator(mode="after")
-    def _check_conversations(self) -> "BlankConfig":
-        check_conversation(self.env_kwargs, "env_kwargs.")
-        return self
-
-
-def write_blank(config: BlankConfig, out: Path) -> None:
-    """Write an untrained model to a new, ordinary model folder."""
-    if out.exists():
-        raise RagenError(f"'{out}' already exists; choose another --out")
-    tokenizer = build_word_tokenizer(conversations(config))
-    set_seed(config.seed)
-    width = config.hidden_size
-    shape = Recipe(hidden_size=width, intermediate_size=2 * width, layers=config.layers)
-    model = new_model(shape, tokenizer)
-    model.config.max_position_embeddings = CONTEXT
-    with new_folder(out) as work:
-        as_llama(model).save_pretrained(work)
-        save_tokenizer(tokenizer, work)
-        (work / "blank.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
-
-
-def conversations(config: BlankConfig) -> list[str]:
-    """Return conversations of an oracle that errs, each as one text."""
-    env = make(config.game, **config.env_kwargs)
-    rng = np.random.default_rng(config.seed)
-    texts = []
-    for number in range(config.conversations):
-        env.reset(seed=new_stream(f"blank {config.seed}", config.game, number))
-        lines = [message["content"] for message in env.messages]
-        while env.end is None:
-            actions = env.oracle().actions
-            if not actions or rng.random() < _RANDOM:
-                actions = env.random_actions(rng, 1)
-            thought = env.explain(actions) if env.settings.think else None
-            reply = format_reply(action_texts(env.names, actions), thought)
-            env.play(reply)
-            lines += [reply, env.user]
-        texts.append("\n".join(lines))
-    return texts

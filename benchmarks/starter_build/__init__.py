@@ -1,0 +1,1 @@
+"""How the starter model was made from scratch: demonstrations, tokenizer, eleven passes of training."""

@@ -1,0 +1,137 @@
+"""Write untrained models with a tokenizer for one game."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    set_seed,
+)
+
+from ragen_agents.model_files.folders import save_tokenizer
+from ragen_agents.run_files.files import new_folder
+from ragen_agents.starpo.config import check_conversation
+from ragen_agents.starter.tokenizer import CONTEXT, build_word_tokenizer
+from ragen_envs.conversation import format_reply, make
+from ragen_envs.errors import RagenError
+from ragen_envs.game.text import action_texts
+from ragen_envs.levels.seeding import new_stream
+
+_SHARED: Final = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "rope_parameters",
+    "tie_word_embeddings", "eos_token_id", "pad_token_id",
+)  # fmt: skip
+"""Settings that the configs of Llama and Qwen2 have in common."""
+_RANDOM: Final = 0.3
+"""Chance of a random action in the conversations that the tokenizer is trained on, so that they visit all
+kinds of states."""
+
+
+class BlankConfig(BaseModel):
+    """The settings of an untrained model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    game: str
+    """Id of a conversation env."""
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Keywords of the env, over those of its id."""
+    conversations: int = Field(2000, ge=1)
+    """Conversations on training levels that the tokenizer is trained on."""
+    layers: int = Field(4, ge=1)
+    hidden_size: int = Field(96, ge=8, multiple_of=8)
+    """Width of the model, which has four heads."""
+    seed: int = Field(0, ge=0)
+    """Seed of the conversations and the weights."""
+
+    @model_validator(mode="after")
+    def _check_conversations(self) -> "BlankConfig":
+        check_conversation(self.env_kwargs, "env_kwargs.")
+        return self
+
+
+def write_blank(config: BlankConfig, out: Path) -> None:
+    """Write an untrained model to a new, ordinary model folder."""
+    if out.exists():
+        raise RagenError(f"'{out}' already exists; choose another --out")
+    tokenizer = build_word_tokenizer(conversations(config))
+    set_seed(config.seed)
+    width = config.hidden_size
+    model = new_model(tokenizer, width, config.layers, intermediate=2 * width)
+    model.config.max_position_embeddings = CONTEXT
+    with new_folder(out) as work:
+        as_llama(model).save_pretrained(work)
+        save_tokenizer(tokenizer, work)
+        (work / "blank.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def conversations(config: BlankConfig) -> list[str]:
+    """Return conversations of an oracle that errs, each as one text."""
+    env = make(config.game, **config.env_kwargs)
+    rng = np.random.default_rng(config.seed)
+    texts = []
+    for number in range(config.conversations):
+        env.reset(seed=new_stream(f"blank {config.seed}", config.game, number))
+        lines = [message["content"] for message in env.messages]
+        while env.end is None:
+            actions = env.oracle().actions
+            if not actions or rng.random() < _RANDOM:
+                actions = env.random_actions(rng, 1)
+            thought = env.explain(actions) if env.settings.think else None
+            reply = format_reply(action_texts(env.names, actions), thought)
+            env.play(reply)
+            lines += [reply, env.user]
+        texts.append("\n".join(lines))
+    return texts
+
+
+def new_model(
+    tokenizer: PreTrainedTokenizerFast,
+    hidden: int,
+    layers: int,
+    intermediate: int,
+    heads: int = 4,
+    kv_heads: int = 2,
+) -> Qwen2ForCausalLM:
+    """Return an untrained model."""
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=-(-len(tokenizer) // 64) * 64,
+            hidden_size=hidden,
+            intermediate_size=intermediate,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=kv_heads,
+            max_position_embeddings=2048,
+            tie_word_embeddings=True,
+            initializer_range=0.05,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+
+
+def as_llama(model: Qwen2ForCausalLM) -> LlamaForCausalLM:
+    """Return the same function in Llama's layout, with a zero bias where Qwen2 has none.
+
+    transformers 5 gives every folder of type qwen2 the pre-tokenizer of Qwen, whatever its
+    ``tokenizer.json`` says. Under Llama's type `AutoTokenizer` and vLLM read our tokenizer as it is.
+    """
+    given = model.config
+    same: dict[str, Any] = {name: getattr(given, name) for name in _SHARED}
+    llama = LlamaForCausalLM(LlamaConfig(**same, attention_bias=True, bos_token_id=None))
+    weights = model.float().state_dict()
+    for layer in range(given.num_hidden_layers):
+        name = f"model.layers.{layer}.self_attn.o_proj.bias"
+        weights[name] = torch.zeros(given.hidden_size)
+    llama.load_state_dict(weights)
+    return llama
