@@ -1,4 +1,5 @@
 import json
+import multiprocessing.dummy
 import re
 from dataclasses import asdict
 from itertools import product
@@ -244,8 +245,8 @@ def test_an_interrupted_build_resumes_and_makes_the_same_model(tmp_path, caplog,
     second = Stage(16, 1e-3, Mixture(0.5, 0.5, 0.5), batch_size=4, averaged=2)
     recipe = Recipe(0, (Stage(32, 1e-3, batch_size=8), second), hidden_size=32, layers=1, heads=1, kv_heads=1)
     caplog.set_level("INFO", "ragen.starter")
-    processes = context()
-    monkeypatch.setattr(model_build.multiprocessing, "get_context", lambda _: processes)
+    pools = iter((context(), multiprocessing.dummy, multiprocessing.dummy))
+    monkeypatch.setattr(model_build.multiprocessing, "get_context", lambda _: next(pools))
     model_build.build(tmp_path / "at-once", recipe)
     assert "stage 2 of 2: writing 16 demonstrations" in caplog.messages
     assert f"wrote {tmp_path / 'at-once'} after " in caplog.messages[-1]
