@@ -60,14 +60,17 @@ def notebook(page: Path) -> nbformat.NotebookNode:
     return found
 
 
-def run(page: Path, folder: Path, quick: bool) -> None:
-    """Run every cell of a page in a folder; raises `nbclient.exceptions.CellExecutionError`."""
+def run(page: Path, folder: Path, quick: bool, programs: Path = Path(sys.executable).parent) -> None:
+    """Run every cell of a page in a folder; raises `nbclient.exceptions.CellExecutionError`.
+
+    The command ``ragen`` is that of ``programs``.
+    """
     found = notebook(page)
     if quick:
         for before, after in QUICK.findall(page.read_text("utf-8")):
             for cell in found.cells:
                 cell["source"] = cell["source"].replace(before, after)
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
     client = NotebookClient(found, timeout=1800, resources={"metadata": {"path": str(folder)}})
     try:
         client.execute()

@@ -136,10 +136,11 @@ def test_generated_pages_are_up_to_date():
 @pytest.mark.slow
 def test_the_single_file_learns_the_better_arm():
     pytest.importorskip("transformers")
-    (done,) = forked.run(([ROOT / "examples" / "starpo_minimal.py", "--iterations", "9"], {}))
+    few = "--iterations 7 --prompts-per-iteration 4 --filter-ratio 0.5 --seed 1".split()
+    (done,) = forked.run(([ROOT / "examples" / "starpo_minimal.py", *few], {}))
     assert done.returncode == 0, done.stderr
     success = [float(value) for value in re.findall(r"success (\S+)", done.stdout)]
-    assert len(success) == 9
+    assert len(success) == 7
     assert success[0] < 0.65  # the starter pulls either arm
     assert sum(success[-3:]) / 3 > 0.75
 

@@ -30,7 +30,7 @@ PAPER = Choice(scale="paper", seeds=1)
 
 
 class ForkedTask:
-    """The process of a task as `jobs.LocalProcess`, without the seconds of its imports."""
+    """The process of a task as `LocalProcess`, without the seconds of its imports."""
 
     why = ""
 

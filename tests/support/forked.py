@@ -89,6 +89,8 @@ def _child(words, streams, cwd, environment):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT if number else os.O_RDONLY
         os.dup2(os.open(path, flags, 0o600), number)
     sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)  # the server's cannot write to a pipe
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,7 +16,7 @@ from ragen_agents.starpo.callbacks import ReportMetrics
 from ragen_agents.starpo.trainer import Trainer
 
 SMALL = {
-    "rollout": {"prompts_per_iteration": 2, "group_size": 4, "max_tokens": 24},
+    "rollout": {"prompts_per_iteration": 2, "group_size": 4, "max_tokens": 12},
     "update": {"mini_batch_size": 4, "learning_rate": 1e-3, "critic_learning_rate": 1e-3},
     "evaluation": {"every": 2, "episodes": 4},
     "env_kwargs": {"max_turns": 2},

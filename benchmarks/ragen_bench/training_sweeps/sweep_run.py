@@ -20,9 +20,10 @@ from ragen_bench.training_sweeps.archive import (
     read_archive,
     read_archives,
 )
-from ragen_bench.training_sweeps.jobs import Launcher, Local, Pool, SweepView, available_cpus, run_process
+from ragen_bench.training_sweeps.jobs import Launcher, Local, Pool, SweepView, available_cpus
 from ragen_bench.training_sweeps.state import Cost, TaskState, read_states
 from ragen_bench.training_sweeps.sweep_config import Sweep
+from ragen_bench.training_sweeps.task_process import run_process
 from ragen_bench.training_sweeps.tasks import CONTROLS_ROW, Choice, SweepTask, cells_of, plan
 from ragen_envs.errors import RagenError
 
