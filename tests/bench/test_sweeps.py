@@ -157,7 +157,7 @@ def test_the_command_prints_tables_and_writes_a_chart(capsys):
     words += ["--episodes", "3", "--out", "runs/mine"]
     assert main([*words, "--format", "json"]) == 0
     out = capsys.readouterr()
-    data = json.loads(out.out)
+    data = json.loads(out.out, parse_constant=pytest.fail)  # such as NaN, which is no JSON
     assert {row["point"] for row in data["rows"]} >= {"standard", "mirrored", "actions"}
     assert {row["source"] for row in data["shares"]} == {
         "level",
@@ -172,6 +172,21 @@ def test_the_command_prints_tables_and_writes_a_chart(capsys):
     assert "diversity 1, orientation: orientation of the same levels" in shown
     assert "Sources of variance" in shown
     assert main(["show", "runs/mine"]) == main(["verify", "runs/mine"]) == 0
+
+
+def test_agents_without_an_episode_have_no_rows_and_no_chart(capsys):
+    words = ["sweep", "granularity", "--agent", "oracle", "--game", "Sokoban", "--episodes", "1"]
+    for style in ("table", "csv"):
+        assert main([*words, "--time-limit", "0.00001", "--out", "runs/none", "--format", style]) == 3
+        out = capsys.readouterr()
+        assert out.out.startswith("game,axis" if style == "csv" else "")
+        assert "budget reached" in out.err
+        assert "chart:" not in out.err
+    some = rb.sweep("granularity", ["noop", "oracle"], games="Sokoban", episodes=1, out="runs/some")
+    lines = (some.folder / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (some.folder / "episodes.jsonl").write_text("".join(lines[: len(lines) // 2]))
+    (some.folder / "episodes.sha256").unlink()
+    assert list(rb.SweepRun(some.folder, some.definition).charts()) == ["noop"]
 
 
 def test_an_agent_that_remembers_the_frozen_levels():
