@@ -121,10 +121,8 @@ def half_horizon(sizes: npt.ArrayLike, successes: npt.ArrayLike, trials: npt.Arr
     likelihood over k. A bound is 0 or infinite where the data exclude no smaller or no larger horizon. A
     size of 0, of which the curve says nothing, is left out; all numbers are nan if there is no other.
 
-    Args:
-        sizes: Of each rung, (n,), >= 0.
-        successes: Sum of the success on the levels of each rung, (n,).
-        trials: Number of levels of each rung, (n,), which are independent.
+    ``successes`` are the sums of the success on the levels of each size, and ``trials`` the numbers of these
+    levels, which are independent.
     """
     rungs = np.array([sizes, successes, trials], np.float64)
     x, solved, played = rungs[:, rungs[0] > 0]

@@ -166,15 +166,8 @@ class RayPlayer:
     """Plays the chunks of one agent on a cluster.
 
     A chunk is a task: it can be played anywhere, and again after its machine was lost, with the same
-    episodes. The agent is loaded on the cluster at once, so that a model that is missing there is an
-    error before anything is played.
-
-    Args:
-        cluster: Where.
-        agent: A control, or a local model.
-        weights: Hash of the model's files here, or None.
-        sampling: Of the replies.
-        stop: Texts at which replies end.
+    episodes. The agent, a control or a local model with the hash of its files here, is loaded on the cluster
+    at once, so that a model that is missing there is an error before anything is played.
     """
 
     def __init__(

@@ -97,10 +97,8 @@ def rank_entries(
 ) -> dict[str, tuple[int, bool]]:
     """Return each entry's rank and whether another has it too; controls have none.
 
-    Args:
-        names: The entries of a table.
-        compare: Returns how much the first of two entries is better than the second, and the p-value; its
-            third argument is how many resamples a test needs.
+    ``compare`` returns how much the first of two entries is better than the second, and the p-value; its
+    third argument is how many resamples a test needs.
     """
     ranked = [name for name in names if name not in CONTROLS]
     pairs = list(combinations(ranked, 2))

@@ -69,13 +69,7 @@ def encode_episode(episode: Episode | MatchRecord) -> bytes:
 
 
 def read_records(path: Path, kind: type[EpisodeT]) -> Records[EpisodeT]:
-    """Read an episodes file whose lines are of one kind.
-
-    Raises:
-        RagenError: It cannot be read, or a line other than the last is broken; the message names
-            file and line.
-        DuplicateError: An episode is there twice.
-    """
+    """Read an episodes file whose lines are of one kind; only its last line may be broken."""
     try:
         with path.open("rb") as file:
             return parse_records(file, str(path), kind)

@@ -113,10 +113,8 @@ class Sweep(StrictModel):
     def suite(self, games: Sequence[str], episodes: int | None, level_seed: int) -> Suite:
         """Return the suite whose tasks are all points.
 
-        Args:
-            games: Names or ids of games; () for those of the sweep.
-            episodes: Levels at each point; None for the sweep's.
-            level_seed: Seed of the levels that are drawn now.
+        Without games or episodes, it has those of the sweep. The seed is that of the levels that are drawn
+        now.
         """
         count = self.episodes if episodes is None else at_least_one("episodes", episodes)
         known = {text_id: name for name, text_id in short_names(text_ids()).items()}

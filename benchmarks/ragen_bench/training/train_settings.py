@@ -23,13 +23,9 @@ def make_train_config(
 ) -> TrainConfig:
     """Return the training config that a command line specifies.
 
-    Args:
-        what: Name of a game, such as "sokoban", id of a conversation env, or path of a YAML file.
-        preset: Key of ``PRESETS``. None: the default one for a game, and none at all for a file, whose
-            fields then have their own defaults.
-        scale: Key of ``SCALES``. None: laptop for a game with a starter model, else none.
-        overrides: ``field=value`` with dots for sections, such as "update.learning_rate=1e-4".
-        hashed: Whether the config holds the hash of the model's weights, which must then be there.
+    ``what`` is the name of a game, the id of a conversation env, or the path of a YAML file. Without a
+    preset a game gets the default one, and a file none; without a scale a game with a starter model gets the
+    one for laptops. ``hashed``: the config holds the hash of the model's weights, which must then be there.
     """
     for name, value, known in (("preset", preset, PRESETS), ("scale", scale, SCALES)):
         if value is not None and value not in known:
