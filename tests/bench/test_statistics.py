@@ -165,36 +165,6 @@ def test_bootstrap_mean_refuses(values):
         rs.bootstrap_mean(values, seed=0)
 
 
-# --- pass@k --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("attempts", [1, 4, 7])
-def test_pass_k_against_all_subsets(attempts):
-    for successes, k in itertools.product(range(attempts + 1), range(1, attempts + 1)):
-        results = [True] * successes + [False] * (attempts - successes)
-        subsets = list(itertools.combinations(results, k))
-        at_least_one = sum(map(any, subsets)) / len(subsets)
-        everyone = sum(map(all, subsets)) / len(subsets)
-        assert rs.pass_at_k(successes, attempts, k) == pytest.approx(at_least_one, abs=1e-15)
-        assert rs.pass_hat_k(successes, attempts, k) == pytest.approx(everyone, abs=1e-15)
-
-
-@quick
-@given(st.floats(0, 1), st.integers(1, 12), st.data())
-def test_pass_k_is_unbiased(rate, attempts, data):
-    k = data.draw(st.integers(1, attempts))
-    weights = [math.comb(attempts, c) * rate**c * (1 - rate) ** (attempts - c) for c in range(attempts + 1)]
-    some = sum(w * rs.pass_at_k(c, attempts, k) for c, w in enumerate(weights))
-    every = sum(w * rs.pass_hat_k(c, attempts, k) for c, w in enumerate(weights))
-    assert some == pytest.approx(1 - (1 - rate) ** k, abs=1e-9)
-    assert every == pytest.approx(rate**k, abs=1e-9)
-
-
-def test_pass_k_stays_exact_for_many_attempts():
-    assert rs.pass_at_k(1, 5000, 2500) == 0.5
-    assert rs.pass_hat_k(4999, 5000, 2500) == 0.5
-
-
 # --- paired comparisons --------------------------------------------------------------------------
 
 

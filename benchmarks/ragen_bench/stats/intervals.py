@@ -1,4 +1,4 @@
-"""Estimate rates, mean returns and pass@k with intervals. Scores are in :mod:`ragen_bench.stats.scores`.
+"""Estimate rates and mean returns with intervals. Scores are in :mod:`ragen_bench.stats.scores`.
 
 Pure functions of numbers and arrays. Entries of a sample must be independent of each other, unless
 ``clusters`` says which belong together; then whole clusters are the unit.
@@ -21,8 +21,6 @@ __all__ = [
     "Interval",
     "bootstrap_mean",
     "bounds_of_several",
-    "pass_at_k",
-    "pass_hat_k",
     "success_rate",
     "wilson",
     "wilson_mean",
@@ -169,32 +167,6 @@ def bounds_of_several(bootstrap: Interval, levels: int) -> Interval:
     if levels > 1 or bootstrap.low < bootstrap.high:
         return bootstrap
     return Interval(bootstrap.estimate, math.nan, math.nan)
-
-
-def pass_at_k(successes: int, attempts: int, k: int) -> float:
-    """Return the unbiased estimate that at least one of k attempts succeeds (Chen et al. 2021).
-
-    The share of the k-subsets of the attempts that hold a success; average it over instances.
-
-    Args:
-        successes: Number of successful attempts at one instance, in [0, attempts].
-        attempts: Number of attempts at the instance.
-        k: Number of attempts that count, in [1, attempts].
-
-    Returns:
-        A probability in [0, 1], exact up to its last rounding.
-    """
-    subsets = math.comb(attempts, k)
-    return (subsets - math.comb(attempts - successes, k)) / subsets
-
-
-def pass_hat_k(successes: int, attempts: int, k: int) -> float:
-    """Return the unbiased estimate that all of k attempts succeed (pass^k, Yao et al. 2024).
-
-    The share of the k-subsets of the attempts that hold only successes; average it over instances.
-    Arguments and range are those of :func:`pass_at_k`.
-    """
-    return math.comb(successes, k) / math.comb(attempts, k)
 
 
 def as_samples(**samples: npt.ArrayLike) -> list[FloatArray]:
