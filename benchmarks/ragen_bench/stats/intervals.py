@@ -82,11 +82,8 @@ def wilson_mean(
         values: One share in [0, 1] per instance, of shape (n,), n >= 1.
         confidence: Nominal coverage, in (0, 1).
         clusters: Which values belong together, of shape (n,); None if they are independent.
-
-    Raises:
-        ValueError: If the values are empty, not finite or not of one dimension.
     """
-    (sample,) = as_samples(values=values)
+    sample = np.asarray(values, np.float64)
     mean = math.fsum(sample) / len(sample)
     if clusters is None:
         return score_interval(mean, len(sample), float(special.ndtri((1 + confidence) / 2)))
@@ -140,11 +137,8 @@ def bootstrap_mean(
         seed: Seed >= 0, or a generator, which is advanced.
         clusters: Which values belong together, of shape (n,), and are drawn together; None if they are
             independent.
-
-    Raises:
-        ValueError: If the values are empty, not finite or not of one dimension.
     """
-    (sample,) = as_samples(values=values)
+    sample = np.asarray(values, np.float64)
     deviations = sample - sample[0]  # a constant sample is then exact zeros, free of rounding
     if clusters is None:
         means = sample[0] + bootstrap_means(deviations[None], resamples, seed)[0]
@@ -167,23 +161,6 @@ def bounds_of_several(bootstrap: Interval, levels: int) -> Interval:
     if levels > 1 or bootstrap.low < bootstrap.high:
         return bootstrap
     return Interval(bootstrap.estimate, math.nan, math.nan)
-
-
-def as_samples(**samples: npt.ArrayLike) -> list[FloatArray]:
-    """Return samples of one length as floats of shape (n,).
-
-    Raises:
-        ValueError: If one is empty, not finite or not of one dimension, or their lengths differ.
-    """
-    arrays = [np.asarray(values, dtype=np.float64) for values in samples.values()]
-    for name, array in zip(samples, arrays, strict=True):
-        if array.ndim != 1 or not array.size:
-            raise ValueError(f"{name} must be of shape (n,) with n >= 1, got {array.shape}")
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite")
-        if len(array) != len(arrays[0]):
-            raise ValueError(f"lengths differ: {[len(other) for other in arrays]}")
-    return arrays
 
 
 def bootstrap_means(columns: FloatArray, resamples: int, seed: int | np.random.Generator) -> FloatArray:

@@ -10,7 +10,6 @@ from ragen_bench.stats.clusters import Clusters, cluster_sums, number_clusters
 from ragen_bench.stats.intervals import (
     CONFIDENCE,
     Interval,
-    as_samples,
     bootstrap_means,
     percentile_interval,
     success_rate,
@@ -44,7 +43,7 @@ def normalised_interval(
     the interval is (-inf, inf), not falsely narrow. All three numbers are nan if the mean optimal score
     itself does not exceed the mean random score.
     """
-    played, chance, best = as_samples(policy=policy, random=random, optimal=optimal)
+    played, chance, best = np.array([policy, random, optimal], np.float64)
     columns = np.stack([played - chance, best - chance])
     if clusters is not None:
         columns = np.stack([cluster_sums(column, clusters) for column in columns])
@@ -86,7 +85,7 @@ def success_bounds(
     Chance and optimum, the success of random play and of the best agent on each level, are taken as given. A
     level that nobody can solve is no trial: its outcome is certain.
     """
-    played, random, optimal = as_samples(solved=solved, chance=chance, best=best)
+    played, random, optimal = np.array([solved, chance, best], np.float64)
     trials = (optimal > 0) | (played > 0)
     groups = None if clusters is None else number_clusters(clusters[trials].tolist())
     rate = success_rate(played[trials] > 0, groups)
