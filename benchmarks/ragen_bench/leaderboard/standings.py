@@ -25,7 +25,7 @@ from ragen_bench.stats.intervals import (
     Interval,
     bootstrap_means,
     percentile_interval,
-    success_rate,
+    wilson_mean,
 )
 from ragen_bench.stats.paired import ALPHA, compare_rates, enough_resamples, holm, sign_flip
 from ragen_bench.stats.scores import at_most_by_chance, success_bounds
@@ -289,7 +289,7 @@ def by_length(samples: Samples) -> list[LengthRow]:
             played = [episode for i, episode in sample.items() if lengths.get(i) == length]
             if played:
                 solved = [episode.success for episode in played]
-                success = success_rate(solved, level_clusters(played))
+                success = wilson_mean(solved, clusters=level_clusters(played))
                 rows.append(LengthRow(name, length, len(played), success))
     return rows
 

@@ -21,7 +21,6 @@ __all__ = [
     "Interval",
     "bootstrap_mean",
     "bounds_of_several",
-    "success_rate",
     "wilson",
     "wilson_mean",
 ]
@@ -57,12 +56,7 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
         n: Number of independent trials, >= 1.
         confidence: Nominal coverage, in (0, 1).
     """
-    rate, z = successes / n, float(special.ndtri(0.5 + 0.5 * confidence))
-    twice = 2 * (n + z**2)
-    centre = (2 * n * rate + z**2) / twice
-    half = z / twice * math.sqrt(4 * n * rate * (1 - rate) + z**2)
-    low, high = centre - half if successes else 0.0, centre + half if successes < n else 1.0
-    return Interval(rate, min(low, rate), max(high, rate))
+    return score_interval(successes / n, n, float(special.ndtri((1 + confidence) / 2)))
 
 
 def wilson_mean(
@@ -93,19 +87,6 @@ def wilson_mean(
     trials = spread / max(variance, spread / len(sample)) if spread > 0 else count
     quantile = float(special.stdtrit(count - 1, (1 + confidence) / 2))
     return score_interval(mean, trials, quantile)
-
-
-def success_rate(successes: npt.ArrayLike, clusters: Clusters | None) -> Interval:
-    """Return a success rate with :func:`wilson`, or with clusters with :func:`wilson_mean`.
-
-    Args:
-        successes: Whether each episode succeeded: booleans of shape (n,), n >= 1.
-        clusters: Which episodes belong together, of shape (n,); None if they are independent.
-    """
-    solved = np.asarray(successes, dtype=np.bool_)
-    if clusters is None:
-        return wilson(int(np.count_nonzero(solved)), len(solved))
-    return wilson_mean(solved, clusters=clusters)
 
 
 def score_interval(rate: float, trials: float, quantile: float) -> Interval:

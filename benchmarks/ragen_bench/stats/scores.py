@@ -12,7 +12,7 @@ from ragen_bench.stats.intervals import (
     Interval,
     bootstrap_means,
     percentile_interval,
-    success_rate,
+    wilson_mean,
 )
 
 
@@ -88,7 +88,7 @@ def success_bounds(
     played, random, optimal = np.array([solved, chance, best], np.float64)
     trials = (optimal > 0) | (played > 0)
     groups = None if clusters is None else number_clusters(clusters[trials].tolist())
-    rate = success_rate(played[trials] > 0, groups)
+    rate = wilson_mean(played[trials] > 0, clusters=groups)
     share, floor, top = trials.mean(), random.mean(), optimal.mean()
     return Interval(*(normalised_score(share * bound, floor, top) for bound in rate))
 
