@@ -1,4 +1,4 @@
-"""Write the notes below a table: invalid replies, failures, wrong purchases, numbers that cannot be right."""
+"""Write the notes below a table: invalid replies, failures, numbers that cannot be right."""
 
 import re
 from collections import Counter, defaultdict
@@ -18,8 +18,6 @@ from ragen_bench.runs.environments import version_notes
 from ragen_bench.stats.scores import at_most_by_chance
 from ragen_envs.conversation import Defect, EndReason
 from ragen_envs.conversation.prompt import describe_defect
-from ragen_envs.games.webshop.text import OUTCOME
-from ragen_envs.registration import spec_of
 
 _USUAL: Final = 0.95
 """Share of valid replies from which on nothing is said."""
@@ -53,7 +51,7 @@ def run_notes(run: Run, left_out: Sequence[str] = ()) -> list[str]:
     before = [*notes(run), *version_notes(run.folder), *left_out]
     samples = {key: list(sample.values()) for key, sample in run.samples.items()}
     noted = NotedRun(run.folder, run.config.suite, "episodes")
-    return [*before, *contradiction_notes(run), *purchase_notes(run), *notes_on_replies(samples, noted)]
+    return [*before, *contradiction_notes(run), *notes_on_replies(samples, noted)]
 
 
 def notes_on_replies(samples: Mapping[tuple[str, str], Sequence[Played]], run: NotedRun) -> list[str]:
@@ -279,25 +277,3 @@ def _improbable(task: str, agent: str, episodes: Sequence[Episode]) -> Iterator[
 
 def _episodes(count: int) -> str:
     return f"{count} episode{'s' if count != 1 else ''}"
-
-
-def purchase_notes(run: Run) -> Iterator[str]:
-    """Yield a note for each agent that bought something wrong, or nothing, on a task of WebShop."""
-    for name, task in run.config.suite.tasks.items():
-        spec = spec_of(task.env)
-        if spec is None or spec.module != "ragen_envs.games.webshop":
-            continue
-        samples = {agent: sample for (agent, played), sample in run.samples.items() if played == name}
-        for agent, sample in samples.items():
-            causes = Counter(cause for episode in sample.values() for cause in _wrong_with(episode))
-            shares = [f"{cause} {100 * count / len(sample):.0f}%" for cause, count in causes.most_common()]
-            if shares:
-                yield f"what {agent} got wrong on {name}, in % of the episodes: {', '.join(shares)}"
-
-
-def _wrong_with(episode: Episode) -> tuple[str, ...]:
-    """Return the faults of an episode's purchase, by the text that closed it."""
-    outcome = re.search(OUTCOME, episode.closing)
-    if outcome is None:
-        return ("nothing bought",)
-    return tuple(outcome[1].split(", ")) if outcome[1] else ()
