@@ -53,13 +53,9 @@ def print_run(
 
 def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checked: bool) -> int:
     from ragen_bench.api.run import Run
-    from ragen_bench.console.tables import Table
-    from ragen_bench.evaluation.notes import with_defects
 
     run = Run(folder, checked=checked)
     table = run.curve(by) if by is not None else run.wide_table() if wide else run.table()
-    if style is Format.JSON and by is None:
-        table = Table.of(with_defects(table, run.records), table.grids, table.notes)
     print_table(table, style, _facts(folder, run.config, run.records.missing), wide)
     return sum(e.is_failure for sample in run.records.samples.values() for e in sample.values())
 
