@@ -410,7 +410,7 @@ def test_a_batch_of_any_size_is_written_in_parts(tmp_path, monkeypatch, capsys):
     batch = read_records(run / "episodes.jsonl", Episode).episodes
     write(run, [])
     with RunDirectory(run, load_config(run)) as directory:
-        monkeypatch.setattr("ragen_bench.runs.checksums.Checksums.append", full)
+        monkeypatch.setattr("ragen_bench.runs.directory.append_checksums", full)
         with pytest.raises(RagenError, match="No space left"):
             directory.append(batch)
     assert len(read(run)) == 32

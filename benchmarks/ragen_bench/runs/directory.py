@@ -17,7 +17,14 @@ from ragen_agents.run_files.records import describe_provenance
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml
 from ragen_bench.config.agents import folder_of
 from ragen_bench.config.run_config import AnyConfig, ConfigT, MatchConfig, RunConfig, differences, load_config
-from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, Checksums, check_lines, read_checksums
+from ragen_bench.runs.checksums import (
+    CHECKSUMS,
+    MAX_APPEND,
+    append_checksums,
+    check_lines,
+    read_checksums,
+    repair_checksums,
+)  # fmt: skip
 from ragen_bench.runs.environments import check_environment, continue_with, write_environments
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.errors import RagenError
@@ -73,7 +80,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         self._file.write(b"".join(lines))
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._checksums.append(lines)
+        append_checksums(self.folder, lines)
 
     def _check_contents(self) -> None:
         if not self.folder.is_dir() or (self.folder / CONFIG).exists():
@@ -88,8 +95,8 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         started = (self.folder / CONFIG).exists()
         find = check_run if started else read_episodes
         records = find(self.folder, self.config)
-        self._checksums = Checksums(self.folder)
-        self._checksums.check(records.records)  # before anything is overwritten
+        # Edits are found before anything is overwritten.
+        check_lines(self.folder, records.records, read_checksums(self.folder) or ())
         if records.records:
             check_environment(self.folder)
         self.done = {episode.key for episode in records.episodes}
@@ -101,7 +108,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         elif not self.done.issuperset(self.config.keys):
             continue_with(self.folder, self._environment())
         self._file.truncate(records.size)
-        self._checksums.repair(records.records)
+        repair_checksums(self.folder, records.records)
 
     def _environment(self) -> dict[str, Any]:
         names = (agent.name for agent in self.config.agents if not agent.live)
@@ -243,12 +250,12 @@ def set_errors_aside(folder: Path, config: AnyConfig) -> int:
     path = folder / EPISODES
     with writing(folder), exclusive_lock(path):
         read = check_run(folder, config)
-        checksums = Checksums(folder)
-        checksums.repair(read.records)
+        repair_checksums(folder, read.records)
         failed = {record.line for record in read.records if record.episode.is_failure}
         if failed:
             _part(path, read, failed)
-            checksums.repair(check_run(folder, config).records)
+            known = {record.sha256 for record in read.records}
+            repair_checksums(folder, check_run(folder, config).records, known)
     return len(failed)
 
 
