@@ -26,7 +26,7 @@ from ragen_bench.runs.checksums import (
     repair_checksums,
 )  # fmt: skip
 from ragen_bench.runs.environments import check_environment, continue_with, write_environments
-from ragen_bench.runs.records import Records, encode_episode, read_records
+from ragen_bench.runs.records import Records, StrayEpisodeError, encode_episode, read_records
 from ragen_envs.errors import RagenError
 
 EPISODES: Final = "episodes.jsonl"
@@ -155,17 +155,17 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     )
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
-    _check_keys(folder, records, config)
+    check_keys(folder, records, config)
     return records
 
 
-def _check_keys(folder: Path, records: Records[Any], config: AnyConfig) -> None:
-    """Raise `RagenError` if an episode is not one of the config's."""
+def check_keys(folder: Path, records: Records[Any], config: AnyConfig) -> None:
+    """Raise `StrayEpisodeError` if an episode is not one of the config's."""
     expected = set(config.keys)
     for record in records.records:
         key = record.episode.key
         if key not in expected:
-            raise RagenError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
+            raise StrayEpisodeError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
 
 
 def _check_agents(folder: Path, old: AnyConfig, new: AnyConfig) -> None:
@@ -221,7 +221,7 @@ def read_own_episodes(folder: Path, config: AnyConfig, checked: bool = True) -> 
     if checked:
         check_lines(folder, read.records, written or ())
         check_environment(folder)
-    _check_keys(folder, read, config)
+    check_keys(folder, read, config)
     places = {key: place for place, key in enumerate(config.keys)}
     records = sorted(read.records, key=lambda record: places[record.episode.key])
     return replace(read, records=records)
