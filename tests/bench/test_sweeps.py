@@ -9,7 +9,6 @@ import ragen_bench as rb
 from ragen_bench.__main__ import main
 from ragen_bench.config.bundled import bundled_names
 from ragen_bench.stats.variance_shares import variance_shares
-from ragen_bench.sweeps.sweep import load_sweep
 
 from ragen_agents.model_files.source import model_source
 from ragen_agents.policies import Reply
@@ -234,11 +233,7 @@ def test_a_training_run_stands_for_its_checkpoints(tmp_path):
 
 
 @pytest.mark.parametrize("name", bundled_names("sweeps"))
-def test_bundled_sweeps_can_be_planned(name, capsys):
-    sweep = load_sweep(name)
-    assert main(["power", "--sweep", name, "--effect", "10pp"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"{sweep.comparisons} comparisons" in shown
+def test_bundled_sweeps_can_be_played(name):
     assert main(["sweep", name, "--agent", "noop", "--episodes", "1", "--game", "Sokoban"]) == 0
 
 

@@ -92,11 +92,6 @@ class Sweep(StrictModel):
         given = [each for point in points for each in (point.settings, *point.games.values())]
         return frozenset(name for settings in given for name in settings)
 
-    @property
-    def comparisons(self) -> int:
-        """The most comparisons with a reference along one axis."""
-        return max(len(axis.points) - (axis.reference is not None) for axis in self.axes.values())
-
     def places(self, tasks: Sequence[str]) -> list[Place]:
         """Return the points of all axes that are among the tasks of a suite, references first."""
         games = dict.fromkeys(task.partition(".")[0] for task in tasks)
