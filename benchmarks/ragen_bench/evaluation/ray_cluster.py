@@ -14,9 +14,8 @@ from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeKey
 from ragen_bench.config.agents import OPENAI, Remote, make_policies, weights_of
-from ragen_bench.config.extensions import import_from_environment
+from ragen_bench.config.extensions import import_from_environment, task_environment
 from ragen_bench.config.suites import SamplingSettings, Suite
-from ragen_bench.config.task_environment import task_environment
 from ragen_bench.evaluation.runner import Player, play_chunk
 from ragen_envs.errors import RagenError, first_line, install_hint
 
