@@ -15,6 +15,7 @@ from ragen_bench.training.train_settings import RECIPES, find_recipe, recipe_con
 
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo.run.run_directory import load_train_config
+from ragen_envs.errors import RagenError
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -40,6 +41,15 @@ def test_help_names_the_recipes(capsys):
     told = " ".join(re.sub(r"[^\w-]", " ", capsys.readouterr().out).split())
     named = told.partition("recipe in place of a game ")[2].split()[: len(recipes) + 1]
     assert set(named) == {*recipes, "or"}
+
+
+def test_a_recipe_of_ones_own_is_a_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("{description: Mine., train: {game: Bandit, model: starter, iterations: 3}}")
+    assert recipe_config(str(path), ["seed=1"], hashed=False).iterations == 3
+    path.write_text("{description: Mine., trian: {}}")
+    with pytest.raises(RagenError, match="trian"):
+        recipe_config(str(path), [])
 
 
 def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
