@@ -12,10 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ragen_bench.api.episode_view import EpisodeView
     from ragen_bench.api.evaluate import compare, evaluate
     from ragen_bench.api.intervene import intervene
-    from ragen_bench.api.run import Pages, Run, load
+    from ragen_bench.api.run import EpisodeView, Pages, Run, load
     from ragen_bench.api.sweep import SweepRun, sweep
     from ragen_bench.config.suites import Suite, load_suite
     from ragen_bench.console.tables import Table
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 
 # Loaded when they are used, so that importing this package stays quick.
 _MODULES = {
-    "api.episode_view": "EpisodeView",
-    "api.run": "Pages Run load",
+    "api.run": "EpisodeView Pages Run load",
     "verification.run_verification": "MismatchError Verified",
     "config.suites": "Suite load_suite",
     "console.tables": "Table",

@@ -52,17 +52,7 @@ def _missing(error: ImportError) -> str:
 
 
 _EXTRAS = {
-    "bench": (
-        "PIL",
-        "anyio",
-        "jinja2",
-        "pandas",
-        "pydantic",
-        "rich",
-        "scipy",
-        "typer",
-        "yaml",
-    ),
+    "bench": ("PIL", "anyio", "jinja2", "pandas", "pydantic", "rich", "scipy", "typer", "yaml"),
     "api": ("httpx2", "openai"),
     "models": ("huggingface_hub", "torch", "transformers", "safetensors", "tokenizers"),
     "multi-agent": ("pettingzoo",),

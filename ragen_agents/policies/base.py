@@ -1,6 +1,5 @@
 """The protocols of everything that plays: conversations in, replies out."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, get_args, get_type_hints, runtime_checkable
@@ -41,6 +40,8 @@ def merge_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 MAX_TOKENS: Final = 1 << 40
 """Most tokens of a prompt or a reply that a record may state."""
+MAX_SECONDS: Final = 1 << 32
+"""Most seconds of a reply, so that no sum overflows."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,10 @@ class Reply:
             if type(value) not in kinds and not (kinds[0] is str and isinstance(value, str)):
                 known = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
                 raise TypeError(f"the reply's {name} is {value!r:.80}, but must be {known}")
-        for name in ("prompt_tokens", "reply_tokens"):
-            count = getattr(self, name)
-            if count is not None and not 0 <= count <= MAX_TOKENS:
-                raise ValueError(f"the reply's {name} is {count}, but must be in [0, {MAX_TOKENS}]")
-        if self.seconds is not None and not 0 <= self.seconds < math.inf:
-            raise ValueError(f"the reply's seconds is {self.seconds}, but must be finite and >= 0")
+        for name in ("prompt_tokens", "reply_tokens", "seconds"):
+            value, most = getattr(self, name), MAX_SECONDS if name == "seconds" else MAX_TOKENS
+            if value is not None and not 0 <= value <= most:
+                raise ValueError(f"the reply's {name} is {value}, but must be in [0, {most}]")
         self.text.encode()
         if self.reasoning is not None:
             self.reasoning.encode()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ragen_agents.pictures import picture_hash
-from ragen_agents.policies.base import MAX_TOKENS, Reply
+from ragen_agents.policies.base import MAX_SECONDS, MAX_TOKENS, Reply
 from ragen_envs.conversation import EndReason, Picture
 from ragen_envs.conversation.protocol import TurnResult
 from ragen_envs.game.text import action_texts
@@ -101,7 +101,7 @@ class TurnRecord(RecordModel):
     """The game's reward of each executed action."""
     penalty: float
     """The format penalty, 0 or negative."""
-    seconds: float = Field(ge=0)
+    seconds: float = Field(ge=0, le=MAX_SECONDS)
     """Seconds that the policy took, divided by the number of conversations in its batch; of a model
     behind an endpoint, those of the request that was answered."""
 

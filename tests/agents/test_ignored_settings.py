@@ -6,7 +6,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from ragen_bench.__main__ import main  # noqa: E402
-from ragen_bench.training.recipes import recipes  # noqa: E402
+from ragen_bench.config.bundled import bundled_names  # noqa: E402
+from ragen_bench.training.train_settings import RECIPES, find_recipe  # noqa: E402
 from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.training_sweeps.tasks import Choice, plan  # noqa: E402
 
@@ -90,9 +91,9 @@ def test_presets_set_nothing_in_vain(preset, scale):
     assert list(setting_warnings(settings)) == []
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", bundled_names(RECIPES))
 def test_recipes_set_nothing_in_vain(name):
-    settings = TrainConfig(**merged({"model": "starter"}, recipes()[name].train))
+    settings = TrainConfig(**merged({"model": "starter"}, find_recipe(name).train))
     assert list(setting_warnings(settings)) == []
 
 

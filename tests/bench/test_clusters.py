@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 from ragen_bench.stats.clusters import cluster_sums, number_clusters
-from ragen_bench.stats.intervals import (
-    bootstrap_mean,
-    success_rate,
-    wilson,
-    wilson_mean,
-)
+from ragen_bench.stats.intervals import bootstrap_mean, wilson, wilson_mean
 from ragen_bench.stats.paired import compare_rates, mcnemar_exact, paired_bootstrap
 from ragen_bench.stats.scores import normalised_interval
 
@@ -32,7 +27,7 @@ def outcomes(rng, rate, alike):
 def test_a_rates_coverage_is_nominal_however_alike_the_episodes_of_a_level_are(rate, alike):
     rng = np.random.default_rng(0)
     samples = [outcomes(rng, rate, alike) for _ in range(RUNS)]
-    clustered = np.mean([holds(success_rate(s, CLUSTERS), rate) for s in samples])
+    clustered = np.mean([holds(wilson_mean(s, clusters=CLUSTERS), rate) for s in samples])
     assert clustered >= 0.92
     if alike == 1:
         assert np.mean([holds(wilson(int(s.sum()), len(s)), rate) for s in samples]) < 0.65
@@ -41,7 +36,7 @@ def test_a_rates_coverage_is_nominal_however_alike_the_episodes_of_a_level_are(r
 def test_coverage_is_close_to_nominal_and_not_far_above():
     rng = np.random.default_rng(1)
     samples = [outcomes(rng, 0.5, 1.0) for _ in range(RUNS)]
-    assert np.mean([holds(success_rate(s, CLUSTERS), 0.5) for s in samples]) <= 0.985
+    assert np.mean([holds(wilson_mean(s, clusters=CLUSTERS), 0.5) for s in samples]) <= 0.985
 
 
 @pytest.mark.parametrize("alike", [0.0, 1.0])
@@ -99,7 +94,7 @@ def test_levels_of_their_own_leave_everything_as_it_was():
     for keys in (range(60), ["the only level"] * 60):
         clusters = number_clusters(list(keys))
         assert clusters is None
-        assert success_rate(a, clusters) == wilson(int(a.sum()), 60)
+        assert wilson_mean(a, clusters=clusters) == wilson(int(a.sum()), 60)
         assert compare_rates(a, b, clusters) == mcnemar_exact(a, b)
 
 
@@ -107,7 +102,7 @@ def test_levels_of_unequal_numbers_count_by_their_episodes():
     clusters = number_clusters(["x", "y", "x", "z", "x"])
     assert clusters.tolist() == [0, 1, 0, 2, 0]
     assert cluster_sums(np.arange(5.0), clusters).tolist() == [6, 1, 3]
-    assert success_rate([True, False, True, False, True], clusters).estimate == 0.6
+    assert wilson_mean([True, False, True, False, True], clusters=clusters).estimate == 0.6
 
 
 def test_without_any_success_a_level_counts_once():

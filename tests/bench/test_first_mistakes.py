@@ -29,7 +29,7 @@ def test_a_training_run_is_told_from_a_run_of_an_agent(command, tiny, tmp_path, 
 )
 def test_games_for_several_players_are_known_as_such(arguments, capsys):
     assert main(arguments) == 2
-    assert "is for several players; ragen match plays it" in capsys.readouterr().err
+    assert "; ragen match plays games for several players" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

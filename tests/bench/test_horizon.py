@@ -85,6 +85,21 @@ def test_horizons_beyond_the_levels():
     assert none.high < 3
 
 
+def test_levels_of_size_zero_are_rungs_without_a_say_in_the_horizon(tmp_path, capsys):
+    lakes = tmp_path / "lakes.txt"
+    lakes.write_text("SFF\nFFG\n\nSFF\nHFG\n")
+    words = ["bench", "--agent", "oracle", "--game", "FrozenLakeDeterministic", "--levels", str(lakes)]
+    words += ["--by", "holes", "--out"]
+    assert main([*words, str(tmp_path / "run"), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["value"], row["n"]) for row in rows] == [(0, 1), (1, 1)]
+    assert rows[0]["horizon_low"] == half_horizon([1], [1], [1]).low
+    assert all(map(math.isnan, half_horizon([0], [1], [1])))
+    lakes.write_text("SFF\nFFG\n")
+    assert main([*words, str(tmp_path / "other"), "--format", "markdown"]) == 0
+    assert "| 50% horizon | - [-, -] |  |  | 0 |" in capsys.readouterr().out
+
+
 def test_what_is_known_of_levels():
     env = SokobanEnv(level=["#######", "#P_XO_#", "#_____#", "#######"])
     env.reset()

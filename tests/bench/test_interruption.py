@@ -8,7 +8,7 @@ def test_ctrl_c_before_anything_was_played_promises_nothing(tmp_path, monkeypatc
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ragen_bench.evaluation.runner._play", interrupt)
+    monkeypatch.setattr("ragen_bench.evaluation.runner.missing_agents", interrupt)
     out = tmp_path / "run"
     assert main(["bench", "--agent", "random", "--game", "Bandit", "--out", str(out)]) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted; no episode was finished"

@@ -81,7 +81,7 @@ def test_one_action_a_turn_plays_at_once(terminal):
 def test_other_keys_write_a_line_and_ctrl_d_stops(terminal):
     process, ours = terminal("Countdown", "--setting", 'level="26: 3 7 8 25"')
     read_until(ours, "> $")
-    type_keys(ours, UP, "\x1b[5~", "25 - 77", "\x7f", "\r")
+    type_keys(ours, UP, "\x1b[5~", "\x1b", "25 - 77", "\x7f", "\r")
     assert "Executed: 25 - 7." in read_until(ours, r"Turn 2 of 5[\s\S]*> $")
     type_keys(ours, "\x04")
     read_until(ours, "you stopped")

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard import check, store
 from ragen_bench.leaderboard.entry import EntryError, entry_schema
-from ragen_bench.leaderboard.site import training_words
+from ragen_bench.leaderboard.site import agent_options, agent_words, training_words
 from ragen_bench.leaderboard.store import read_entry
 from starter_build.demonstrations import SHARES
 
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_envs import SUITE_VERSION
 
 EPISODES = 9 * SMALL
@@ -336,7 +337,7 @@ def _first_turn(**fields):
         (lambda e: e[0].update(success=not e[0]["success"]), "success"),
         (lambda e: e[0].update(optimal_success=0.5), "optimal_success"),
         (_first_turn(rewards=[99.0]), "rewards"),
-        (_first_turn(seconds=1e308), "seconds is 1e+308"),
+        (_first_turn(seconds=1e308), "seconds"),
         (_first_turn(prompt_tokens=10**18), "prompt_tokens"),
         (_first_turn(reply="<think>wise</think><answer>Up</answer>"), "reply"),
         (_first_turn(user="<script>alert(1)</script>"), "user"),
@@ -444,18 +445,13 @@ def test_dates_of_the_future_are_refused(entry, rejected):
     assert "2099-12-31' is in the future" in rejected(entry)
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"a": [{"api_key": "sk-1"}]}, "has the field 'api_key'"),
-        ({"a": "b\u202e"}, "holds the character U+202E"),
-    ],
-)
-def test_bodies_of_requests_are_checked(entry, body, message, rejected):
+def test_bodies_of_requests_hold_no_secrets_and_are_shown_in_ascii(entry, rejected):
     agent = as_model(entry, "agent")
-    endpoint = {"extra_body": body}
+    endpoint = {"extra_body": {"a": [{"api_key": "sk-1"}]}}
     change(agent, lambda e: e["config"]["agents"][0].update(endpoint=endpoint, weights=None))
-    assert message in rejected(agent)
+    assert "has the field 'api_key'" in rejected(agent)
+    shown = EndpointSettings(extra_body={"a": "b\u202e\x1b"})
+    assert all(word.isascii() and word.isprintable() for word in agent_words(shown) + agent_options(shown))
 
 
 def test_replies_of_another_entry_are_refused(entry, tmp_path, capsys):

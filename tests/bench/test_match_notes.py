@@ -70,7 +70,7 @@ def test_seats_that_exceed_the_context_can_be_played_again(play):
 
 def test_invalid_replies_on_seats_are_told_why(play):
     shown = play("seated:fenced", "random").out
-    assert "valid replies of seated:fenced: 0% on FrozenLakeRace; defects: no <think> (" in shown
+    assert "valid replies of seated:fenced: 0% on FrozenLakeRace (no <think> " in shown
     assert "warning: most replies of seated:fenced are invalid on FrozenLakeRace" in shown
     # Seats have no worked examples, so none are recommended.
     assert re.search(r"ragen view \S+/run shows them all\n", shown)

@@ -10,18 +10,19 @@ pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
 from ragen_bench.__main__ import main
-from ragen_bench.training.recipes import recipes
-from ragen_bench.training.train_settings import recipe_config
+from ragen_bench.config.bundled import bundled_names
+from ragen_bench.training.train_settings import RECIPES, find_recipe, recipe_config
 
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo.run.run_directory import load_train_config
+from ragen_envs.errors import RagenError
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", bundled_names(RECIPES))
 def test_every_recipe_is_a_valid_config_and_documented(name):
-    recipe = recipes()[name]
+    recipe = find_recipe(name)
     given = ["model=starter"] if recipe.sft else []
     assert recipe_config(name, given).game == recipe.train["game"]
     if recipe.sft:
@@ -35,10 +36,20 @@ def test_every_recipe_is_a_valid_config_and_documented(name):
 
 
 def test_help_names_the_recipes(capsys):
+    recipes = bundled_names(RECIPES)
     assert main(["train", "--help"]) == 0
     told = " ".join(re.sub(r"[^\w-]", " ", capsys.readouterr().out).split())
-    named = told.partition("recipe in place of a game ")[2].split()[: len(recipes()) + 1]
-    assert set(named) == {*recipes(), "or"}
+    named = told.partition("recipe in place of a game ")[2].split()[: len(recipes) + 1]
+    assert set(named) == {*recipes, "or"}
+
+
+def test_a_recipe_of_ones_own_is_a_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("{description: Mine., train: {game: Bandit, model: starter, iterations: 3}}")
+    assert recipe_config(str(path), ["seed=1"], hashed=False).iterations == 3
+    path.write_text("{description: Mine., trian: {}}")
+    with pytest.raises(RagenError, match="trian"):
+        recipe_config(str(path), [])
 
 
 def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
@@ -55,8 +66,8 @@ def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--recipe", "nope"], "known are frozenlake, smollm2-bandit, smollm2-sokoban, sokoban"),
-        (["sft", "--recipe", "nope", "--out", "x"], "known are frozenlake, smollm2-bandit, smollm2-sokoban"),
+        (["train", "--recipe", "nope"], "use frozenlake, smollm2-bandit, smollm2-sokoban, sokoban"),
+        (["sft", "--recipe", "nope", "--out", "x"], "use frozenlake, smollm2-bandit, smollm2-sokoban"),
         (["sft", "--recipe", "sokoban", "--out", "x"], "needs no imitation"),
         (["sft", "--out", "x"], "name a game, a --recipe, or a run with --from"),
         (["sft", "bandit", "--recipe", "smollm2-sokoban", "--out", "x"], "remove 'bandit'"),

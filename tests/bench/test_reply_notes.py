@@ -82,7 +82,7 @@ def play(tmp_path, monkeypatch, capsys):
 def test_an_agent_without_the_format_is_told_why(play):
     shown = play("fenced", 4)
     assert "valid replies of talkers:fenced: 0% on FrozenLakeDeterministic" in shown
-    assert re.search(r"defects: no <think> \(\d+\), no <answer> \(\d+\)", shown)
+    assert re.search(r"Deterministic \(no <think> \d+, no <answer> \d+\); ", shown)
     assert 'example of no <think>: "I would go⟨U+001B⟩[31m Left."' in shown
     assert "warning: most replies of talkers:fenced are invalid on FrozenLakeDeterministic" in shown
     assert re.search(r"ragen view \S+/run shows them all, and --setting demonstrations=2", shown)
@@ -129,31 +129,19 @@ def test_worked_examples_on_the_bandits_come_with_a_warning(play):
     assert "shows the model how to reply; on the bandits, worked examples reveal the answer" in shown
 
 
-def test_an_example_of_too_many_actions_says_how_many_were_allowed(play):
-    shown = play("eager", 4)
-    assert "example of too many actions (8, but the limit of that turn was 5): " in shown
-
-
 def test_an_agent_that_mostly_keeps_the_format_is_not_warned_of(play):
     shown = play("sometimes", 8)
     assert "valid replies of talkers:sometimes: 9" in shown
     assert "warning" not in shown
 
 
-def test_games_with_other_defects_have_a_line_each(play, tmp_path, capsys):
+def test_defects_are_counted_by_game(play):
     shown = play("fickle", 4, "--game", "Bandit", "--game", "Sokoban")
     assert re.search(
-        r"note: valid replies of talkers:fickle: 0% on Bandit, 0% on Sokoban, 0% on "
-        r"FrozenLakeDeterministic; example of .*\n"
-        r"  defects on Bandit: unknown action \(4\)\n"
-        r"  defects on Sokoban, FrozenLakeDeterministic: no <think> \(\d+\)\n",
+        r"note: valid replies of talkers:fickle: 0% on Bandit \(unknown action 4\), 0% on Sokoban \(no "
+        r"<think> \d+\), 0% on FrozenLakeDeterministic \(no <think> \d+\); example of no <think>: ",
         shown,
     )
-    assert main(["show", str(tmp_path / "run"), "--format", "json"]) == 0
-    rows = {row["game"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
-    assert rows["Bandit"]["defects"] == {"unknown_action": 4}
-    replies = rows["Sokoban"]["n"] * rows["Sokoban"]["turns"]
-    assert rows["Sokoban"]["defects"] == {"no_think": round(replies)}
 
 
 def test_controls_have_no_notes(capsys, tmp_path):

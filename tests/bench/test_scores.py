@@ -76,13 +76,6 @@ def test_normalised_interval_is_unbounded_where_the_gap_may_vanish():
     assert normalised_interval(optimal / 2, random, optimal, seed=0) == (50, 50, 50)
 
 
-def test_normalised_interval_refuses_unpaired_samples():
-    with pytest.raises(ValueError, match="lengths"):
-        normalised_interval([1.0, 2.0], [0.0], [3.0, 3.0], seed=0)
-    with pytest.raises(ValueError, match="random must be finite"):
-        normalised_interval([1.0], [math.nan], [3.0], seed=0)
-
-
 def test_the_interval_of_a_score_covers_rates_near_the_ends_and_is_not_wider_between_them():
     n, chance, best = 64, np.full(64, 0.2), np.ones(64)
     solved = [np.arange(n) < k for k in range(n + 1)]

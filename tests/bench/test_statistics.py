@@ -159,42 +159,6 @@ def test_nothing_touches_the_global_generator():
     assert (np.random.get_state()[1] == before).all()
 
 
-@pytest.mark.parametrize("values", [[], [[1.0]], [1.0, math.nan], [math.inf], 3.0])
-def test_bootstrap_mean_refuses(values):
-    with pytest.raises(ValueError, match="values must be"):
-        rs.bootstrap_mean(values, seed=0)
-
-
-# --- pass@k --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("attempts", [1, 4, 7])
-def test_pass_k_against_all_subsets(attempts):
-    for successes, k in itertools.product(range(attempts + 1), range(1, attempts + 1)):
-        results = [True] * successes + [False] * (attempts - successes)
-        subsets = list(itertools.combinations(results, k))
-        at_least_one = sum(map(any, subsets)) / len(subsets)
-        everyone = sum(map(all, subsets)) / len(subsets)
-        assert rs.pass_at_k(successes, attempts, k) == pytest.approx(at_least_one, abs=1e-15)
-        assert rs.pass_hat_k(successes, attempts, k) == pytest.approx(everyone, abs=1e-15)
-
-
-@quick
-@given(st.floats(0, 1), st.integers(1, 12), st.data())
-def test_pass_k_is_unbiased(rate, attempts, data):
-    k = data.draw(st.integers(1, attempts))
-    weights = [math.comb(attempts, c) * rate**c * (1 - rate) ** (attempts - c) for c in range(attempts + 1)]
-    some = sum(w * rs.pass_at_k(c, attempts, k) for c, w in enumerate(weights))
-    every = sum(w * rs.pass_hat_k(c, attempts, k) for c, w in enumerate(weights))
-    assert some == pytest.approx(1 - (1 - rate) ** k, abs=1e-9)
-    assert every == pytest.approx(rate**k, abs=1e-9)
-
-
-def test_pass_k_stays_exact_for_many_attempts():
-    assert rs.pass_at_k(1, 5000, 2500) == 0.5
-    assert rs.pass_hat_k(4999, 5000, 2500) == 0.5
-
-
 # --- paired comparisons --------------------------------------------------------------------------
 
 
@@ -377,13 +341,6 @@ def test_a_clear_difference_survives_any_number_of_comparisons(comparisons):
     clusters = np.arange(60) // 2
     p = paired.compare_rates(a, b, clusters, resamples=resamples).p_value
     assert paired.holm([p, *[1.0] * (comparisons - 1)])[0] <= paired.ALPHA / 4
-
-
-def test_paired_bootstrap_refuses():
-    with pytest.raises(ValueError, match="lengths"):
-        paired.paired_bootstrap([1.0, 2.0], [1.0], seed=0)
-    with pytest.raises(ValueError, match="b must be finite"):
-        paired.paired_bootstrap([1.0], [math.nan], seed=0)
 
 
 # --- many comparisons ----------------------------------------------------------------------------

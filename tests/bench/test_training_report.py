@@ -244,5 +244,8 @@ def test_a_model_and_an_entry_are_pushed_with_what_they_need(run, tmp_path, monk
     (run / "config.yaml").write_text(dump_yaml(TrainConfig(model="small-lake").model_dump(mode="json")))
     assert main(["push", str(run / "best"), "me/tiny"]) == 0
     assert "\nlicense: apache-2.0\n---\n" in (run / "best" / "README.md").read_text()
+    (run / "environment.json").write_text('{"packages": {}}')  # played from a checkout
+    assert main(["push", str(run / "best"), "me/tiny"]) == 0
+    assert "with ragen-suite: 5 iterations" in (run / "best" / "README.md").read_text()
     assert main(["push", str(run), "me/tiny"]) == 2
     assert "neither a model folder nor a leaderboard entry" in capsys.readouterr().err

@@ -119,8 +119,6 @@ def test_rules_of_the_shop_play_the_shop_only(tmp_path, capsys):
     shop = ["--game", "WebShop", "--episodes", "4"]
     agents = ["--agent", "webshop-first-hit", "--agent", "webshop-rule"]
     assert main(["bench", *shop, *agents, "--out", str(tmp_path / "shop")]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "what webshop-first-hit got wrong on WebShop, in % of the episodes: option 100%" in shown
     assert main(["verify", str(tmp_path / "shop")]) == 0
     capsys.readouterr()
     main(["bench", "--game", "Bandit", *agents[:2], "--episodes", "2", "--out", str(tmp_path / "x")])

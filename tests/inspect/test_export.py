@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import ragen_bench as rb
 from inspect_ai.log import list_eval_logs, read_eval_log
 from ragen_bench.__main__ import main
 from ragen_bench.evaluation.run_table import read_run, summarise
@@ -71,6 +72,19 @@ def test_writing_again_gives_the_same_ids(run, logs, tmp_path):
     for path in logs.iterdir():
         first, second = (read_eval_log(str(folder / path.name)) for folder in (logs, tmp_path))
         assert first.eval == second.eval
+
+
+def test_names_that_read_alike_together_have_logs_of_their_own(tmp_path):
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "{name: a, version: 1, description: Two., episodes: 1, tasks: "
+        "{A: {env: ragen/BanditText-v0}, A_b: {env: ragen/BanditText-v0}}}"
+    )
+    agents = {"b_c": lambda request: "", "c": lambda request: ""}
+    run = rb.evaluate(agents, suite=str(suite), out=tmp_path / "run")
+    assert main([*EXPORT, str(run.folder)]) == 0
+    logs = [read_eval_log(log) for log in list_eval_logs(str(run.folder / "inspect"))]
+    assert len({(log.eval.task, log.eval.model) for log in logs}) == len(logs) == 4
 
 
 def test_the_viewer_lists_the_logs(logs):

@@ -16,7 +16,7 @@ from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.console.formats import Cells, Grid, grid_of, numbers, percent_cells, percents
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, mean
-from ragen_bench.stats.intervals import Interval, bootstrap_mean, bounds_of_several, success_rate
+from ragen_bench.stats.intervals import Interval, bootstrap_mean, bounds_of_several, wilson_mean
 from ragen_envs.conversation.prompt import describe_defect
 
 _RESAMPLES: Final = 2000
@@ -144,7 +144,7 @@ def corrected_score(ledgers: Sequence[Ledger], failed: Sequence[Episode] = ()) -
     episodes = [*(each.episode for each in ledgers), *failed]
     clusters = level_clusters(episodes)
     if all(abs(each.luck) < 1e-9 for each in ledgers):
-        return success_rate([episode.success for episode in episodes], clusters)
+        return wilson_mean([episode.success for episode in episodes], clusters=clusters)
     values = [*(each.corrected for each in ledgers), *(0.0 for _ in failed)]
     each = bootstrap_mean(values, resamples=_RESAMPLES, seed=0, clusters=clusters)
     return bounds_of_several(each, len({episode.instance.key for episode in episodes}))

@@ -1,15 +1,19 @@
 """A run as an object: its table, episodes and turns as DataFrames, and what the commands make of it."""
 
+import base64
 import tempfile
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pandas as pd
 
+from ragen_agents.rollout import Episode
+from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.analysis.summary import (
     Explained,
     decision_grid,
@@ -26,7 +30,6 @@ from ragen_bench.analysis.thoughts import (
     summarise_thoughts,
     thoughts_grid,
 )
-from ragen_bench.api.episode_view import EpisodeView
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.config.suites import levels_title
@@ -38,10 +41,12 @@ from ragen_bench.evaluation.curves import curve_grid, success_curve
 from ragen_bench.evaluation.notes import all_error_notes, run_notes
 from ragen_bench.export.flat_tables import TableFormat, episode_rows, turn_rows, write_tables
 from ragen_bench.leaderboard.store import read_explainable
+from ragen_bench.runs.records import replay_spec
 from ragen_bench.verification.run_verification import Verified, verify_run
 from ragen_bench.viewer.run_pages import write_run_pages
 from ragen_bench.viewer.templates import folder_server
 from ragen_envs.errors import RagenError
+from ragen_envs.game.text import GRID
 
 
 class Run:
@@ -113,7 +118,7 @@ class Run:
         """
         return turn_rows(self.records)
 
-    def episode(self, agent: str, game: str, level: int, attempt: int = 0) -> EpisodeView:
+    def episode(self, agent: str, game: str, level: int, attempt: int = 0) -> "EpisodeView":
         """Return one episode, which a notebook shows with a picture of each board.
 
         Raises:
@@ -272,3 +277,48 @@ def load(folder: str | Path, checked: bool = True) -> Run:
     run = Run(folder, checked=checked)
     _ = run.records
     return run
+
+
+@dataclass(frozen=True)
+class EpisodeView:
+    """An episode that a notebook shows turn by turn."""
+
+    record: Episode
+    """The episode as it is recorded."""
+
+    def _repr_html_(self) -> str:
+        return episode_html(self.record)
+
+
+def episode_html(episode: Episode) -> str:
+    """Return an episode as HTML: the board before each turn, in a picture if the game has one, and the reply.
+
+    Raises:
+        RagenError: The record does not replay.
+    """
+    env = make_env(replay_spec(episode))
+    game: Any = env.unwrapped
+    solved = "solved" if episode.success else "not solved" if episode.has_success else "played"
+    parts = [
+        f"<b>{escape(episode.task)}</b>, level {episode.instance.index}, {escape(episode.agent)}: {solved} "
+        f"({episode.end}), return {episode.episode_return:.2f}<table>"
+    ]
+    for number, turn in enumerate(episode.turns, start=1):
+        parts.append(
+            f'<tr><td>{number}</td><td>{_board(env)}</td><td style="text-align: left">'
+            f"<pre>{escape(turn.reply)}</pre>"
+            f"<small>played: {escape(' '.join(turn.executed) or 'nothing')}</small></td></tr>"
+        )
+        for name in turn.executed:
+            game.act(env.action_of(name))
+    closing = escape(episode.error or episode.closing)
+    parts.append(f"<tr><td></td><td>{_board(env)}</td><td><pre>{closing}</pre></td></tr></table>")
+    return "".join(parts)
+
+
+def _board(env: Any) -> str:
+    picture = env.unwrapped._repr_png_()
+    if picture is not None:
+        return f'<img src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
+    board = env.face.observation(env.unwrapped, GRID, env.face.vocabularies["standard"])
+    return f"<pre>{escape(board)}</pre>"

@@ -77,7 +77,7 @@ class SweepRun(Run):
     def charts(self) -> dict[str, str]:
         """Return SVG charts by name: of each agent, and of each training run by age of its checkpoints.
 
-        There are none where matplotlib is missing.
+        There are none where matplotlib is missing, and none of an agent without episodes.
         """
         if not find_spec("matplotlib"):
             return {}
@@ -87,8 +87,9 @@ class SweepRun(Run):
                 drawn.setdefault(f"{path.parents[1]} by age", {})[str(path)] = int(path.name)
         data, agents = self._points, self._points["agent"]
         return {
-            name: draw_sweep(data[agents.isin(ages or [name])], self.definition, name, ages)
+            name: draw_sweep(rows, self.definition, name, ages)
             for name, ages in drawn.items()
+            if len(rows := data[agents.isin(ages or [name])])
         }
 
     def write_charts(self) -> list[Path]:

@@ -207,6 +207,6 @@ def _card(folder: Path, repo: str) -> str:
         config=config, settings=settings, yaml=dump_yaml(settings), repo=repo, rates=rates,
         game=short_name(config.game), is_starter=config.model in STARTERS,
         iterations=metrics[-1]["iteration"],
-        version=json.loads((run / ENVIRONMENT).read_text("utf-8"))["packages"]["ragen-suite"],
+        version=json.loads((run / ENVIRONMENT).read_text("utf-8"))["packages"].get("ragen-suite"),
         commands=scoring_command(f"hf:{repo}", config),
     )  # fmt: skip

@@ -22,7 +22,7 @@ from ragen_bench.cli.run_options import (
     RunOptions,
     SuiteName,
 )
-from ragen_bench.console.formats import Format, print_table
+from ragen_bench.console.formats import Format, plain_rows, print_table
 from ragen_envs.errors import install_hint
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def sweep(
             **vars(limits),
         )
     table, shares = run.table(), run.shares()
-    facts = {"run": str(run.folder), "shares": shares.to_dict("records")}
+    facts = {"run": str(run.folder), "shares": plain_rows(shares)}
     print_table(table, options.style, facts, options.wide)
     if options.style in (Format.TABLE, Format.MARKDOWN) and shares.grids:
         print()

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ragen_bench.config.run_config import BaseConfig
-    from ragen_bench.stats.power import Design
 
 
 def show(
@@ -53,13 +52,9 @@ def print_run(
 
 def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checked: bool) -> int:
     from ragen_bench.api.run import Run
-    from ragen_bench.console.tables import Table
-    from ragen_bench.evaluation.notes import with_defects
 
     run = Run(folder, checked=checked)
     table = run.curve(by) if by is not None else run.wide_table() if wide else run.table()
-    if style is Format.JSON and by is None:
-        table = Table.of(with_defects(table, run.records), table.grids, table.notes)
     print_table(table, style, _facts(folder, run.config, run.records.missing), wide)
     return sum(e.is_failure for sample in run.records.samples.values() for e in sample.values())
 
@@ -184,13 +179,6 @@ def power(
             min=0.0, max=0.99, metavar="R", help="Correlation of two runs' outcomes on the same level."
         ),
     ] = 0.3,
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SWEEP",
-            help="Plan the levels of ragen sweep SWEEP: points of one model, with Holm's correction.",
-        ),
-    ] = None,
     style: FormatOption = Format.TABLE,
 ) -> None:
     """Show how many seeds and levels detect a difference between two settings with 80% power.
@@ -202,13 +190,12 @@ def power(
     from ragen_bench.stats.power import MOST_SEEDS, Design, plan_designs, plan_levels
 
     difference = _points(effect, "--effect")
-    spread = _points(seed_sd, "--seed-sd") if sweep is None else 0.0
+    spread = _points(seed_sd, "--seed-sd")
     base = Design(2, 2, rate, spread, correlation)
     title = f"{effect} at a rate of {rate:g}, correlation {correlation:g}"
     if not spread:
-        alpha, notes = (0.05, [_ONCE]) if sweep is None else _of_sweep(sweep, effect, base)
-        data = plan_levels(difference, base, alpha)
-        print_table(Table.of(data, {title: _grid_of_levels(data, effect)}, notes), style)
+        data = plan_levels(difference, base)
+        print_table(Table.of(data, {title: _grid_of_levels(data, effect)}, [_ONCE]), style)
         return
     data = plan_designs(difference, base)
     grid = _grid(data)
@@ -216,25 +203,6 @@ def power(
     if any(_NONE in row for row in grid.rows):
         notes.append(f"{_NONE}: more than {MOST_SEEDS} seeds, or an impossible difference")
     print_table(Table.of(data, {f"{title}, seeds differ by {seed_sd}": grid}, notes), style)
-
-
-def _of_sweep(name: str, effect: str, design: "Design") -> tuple[float, list[str]]:
-    """Return the level of the test of one comparison of a sweep, and notes on how many levels it takes."""
-    from ragen_bench.stats.paired import ALPHA
-    from ragen_bench.stats.power import levels_for
-    from ragen_bench.sweeps.sweep import load_sweep
-
-    sweep = load_sweep(name)
-    alpha = ALPHA / sweep.comparisons
-    needed = levels_for(_points(effect, "--effect"), design, alpha)
-    points = len(sweep.suite(sweep.games[:1], 1, 0).tasks)
-    return alpha, [
-        f"{f'{needed} levels find' if needed else 'no number of levels finds'} {effect} between a point and "
-        f"its reference with 80% power, after Holm's correction for {sweep.comparisons} comparisons along an "
-        "axis (--episodes)",
-        f"{points} points, attempts at each level: {sweep.attempts}; {points * sweep.attempts} episodes of "
-        "each level per game and agent",
-    ]
 
 
 def _points(text: str, what: str) -> float:

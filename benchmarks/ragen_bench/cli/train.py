@@ -68,9 +68,8 @@ def train(
     (standard deviation of the return within groups), gradient (norm), and the seconds of an iteration.
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir
-    from ragen_bench.training.recipes import recipe_overrides
     from ragen_bench.training.run_summary import run_summary
-    from ragen_bench.training.train_settings import make_train_config, recipe_config
+    from ragen_bench.training.train_settings import make_train_config, recipe_config, recipe_overrides
 
     settings, hashed = setting or [], not plan
     if recipe is not None:
@@ -182,8 +181,8 @@ def sft(
     from ragen_bench.config.game_names import text_id_of
     from ragen_bench.config.overrides import read_overrides
     from ragen_bench.training.own_episodes import choose_episodes, written_conversations
-    from ragen_bench.training.recipes import imitation_of, recipe_overrides
     from ragen_bench.training.run_summary import scoring_command
+    from ragen_bench.training.train_settings import imitation_of, recipe_overrides
 
     settings, shown = setting or [], None
     if source is not None:

@@ -1,4 +1,7 @@
-"""Python files of the user's own, imported for the games and the parts of the trainer that they register."""
+"""Python files of the user's own, imported for the games and the parts of the trainer that they register.
+
+The processes that do a part of the work import them too.
+"""
 
 import importlib
 import os
@@ -10,6 +13,9 @@ from ragen_envs.errors import RagenError
 
 _VARIABLE: Final = "RAGEN_IMPORT"
 """Environment variable that tells the processes of a sweep's tasks what to import."""
+_THREADS: Final = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS",
+)  # fmt: skip
 _imported: Final[list[str]] = []
 
 
@@ -18,9 +24,17 @@ def imported_extensions() -> list[str]:
     return list(dict.fromkeys(_imported))
 
 
-def imports_environment() -> dict[str, str]:
-    """Return the environment in which a new process imports the same extensions."""
-    return {_VARIABLE: os.pathsep.join(_imported)} if _imported else {}
+def task_environment(threads: int, hides_gpus: bool = False) -> dict[str, str]:
+    """Return the environment variables of a task's process: thread limits, extensions, absolute paths."""
+    changed = dict.fromkeys(_THREADS, str(threads))
+    if _imported:
+        changed[_VARIABLE] = os.pathsep.join(_imported)
+    if hides_gpus:
+        changed["CUDA_VISIBLE_DEVICES"] = ""
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if paths:
+        changed["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in paths)
+    return changed
 
 
 def import_from_environment() -> None:

@@ -1,10 +1,13 @@
 """Names of games on the command line: ids, or short names such as sokoban that stand for one."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
+from typing import Final
 
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import plain_id, text_ids
+
+FOR_SEVERAL: Final = "; ragen match plays games for several players"
+"""End of the error about an unknown game."""
 
 
 def text_id_of(name: str) -> str:
@@ -15,24 +18,8 @@ def text_id_of(name: str) -> str:
     known = text_ids()
     text_id = find_game(name, known) or plain_id(name)
     if text_id is None:
-        check_one_player(name)
-        raise RagenError(f"unknown game '{name}'; known are {', '.join(short_names(known))}")
+        raise RagenError(f"unknown game '{name}'; known are {', '.join(short_names(known))}{FOR_SEVERAL}")
     return text_id
-
-
-def check_one_player(name: str) -> None:
-    """Raise `RagenError` if a name is that of a game for several players; see ``find_game``."""
-    if is_for_several(name):
-        raise RagenError(f"game '{name}' is for several players; ragen match plays it")
-
-
-def is_for_several(name: str) -> bool:
-    """Return whether a name is that of a game for several players; False where pettingzoo is missing."""
-    if find_spec("pettingzoo") is None:
-        return False
-    from ragen_envs.multi_agent.registration import MULTI_AGENT_GAMES
-
-    return find_game(name, [game.text_id for game in MULTI_AGENT_GAMES]) is not None
 
 
 def find_game(name: str, known: Sequence[str]) -> str | None:

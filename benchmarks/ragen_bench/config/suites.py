@@ -11,7 +11,7 @@ from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.config.bundled import bundled_names, load_named
 from ragen_bench.config.extensions import imported_extensions
-from ragen_bench.config.game_names import check_one_player, find_game, is_for_several, short_names, squeezed
+from ragen_bench.config.game_names import FOR_SEVERAL, find_game, short_names, squeezed
 from ragen_bench.config.own_levels import limits_for, own_level_count, with_level_texts
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS
@@ -161,7 +161,6 @@ def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, T
         elif (text_id := find_game(game, known) or plain_id(game)) is not None:
             added[_task_name(text_id)] = Task(env=text_id)
         else:
-            check_one_player(game)
             raise RagenError(f"unknown game '{game}'; {_choices(game, suite, known)}")
     return {**{name: task for name, task in suite.tasks.items() if name in own}, **added}
 
@@ -182,7 +181,8 @@ def _choices(game: str, suite: Suite, known: Sequence[str]) -> str:
     played = {task.env for task in suite.tasks.values()}
     others = [name for name, text_id in short_names(known).items() if text_id not in played]
     own = f"suite '{suite.name}' has {', '.join(suite.tasks)}"
-    return f"{own}, and these can be added: {', '.join(others)}" if others else own
+    more = f", and these can be added: {', '.join(others)}" if others else ""
+    return f"{own}{more}{FOR_SEVERAL}"
 
 
 def _task_name(text_id: str) -> str:
@@ -195,11 +195,8 @@ def check_suite(suite: Suite) -> None:
     """Make every game once, with the last level that it needs.
 
     Raises:
-        RagenError: A game, a setting, or a level does not exist; the message names the task. Or all games are
-            for several players.
+        RagenError: A game, a setting, or a level does not exist; the message names the task.
     """
-    if _is_for_several(suite):
-        raise RagenError(f"suite '{suite.name}' is for ragen match: its games are for several players")
 
     def make(name: str) -> None:
         _check_task(suite.tasks[name])
@@ -210,12 +207,6 @@ def check_suite(suite: Suite) -> None:
             raise InstanceError(f"episodes is {suite.episodes}: {error}") from error
 
     check_tasks(suite, make)
-
-
-def _is_for_several(suite: Suite) -> bool:
-    """Return whether all games of a suite are for several players; False where pettingzoo is missing."""
-    games = [task.env for task in suite.tasks.values()]
-    return not any(game_of(game) is not None for game in games) and all(map(is_for_several, games))
 
 
 def check_tasks(suite: Suite, make: Callable[[str], None]) -> None:

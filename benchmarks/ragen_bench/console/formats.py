@@ -94,14 +94,7 @@ def printable(text: str) -> str:
 def print_table(
     table: "Table", style: Format, facts: Mapping[str, Any] | None = None, wide: bool = False
 ) -> None:
-    """Print a table on standard output.
-
-    Args:
-        table: All numbers, for CSV and JSON, and the tables that show them to people.
-        style: Which of them.
-        facts: Further members of the JSON object.
-        wide: Whether a narrow terminal is to show all columns too.
-    """
+    """Print a table on standard output; ``facts`` are further members of the JSON object."""
     if style is Format.CSV:
         print(table.to_csv(index=False), end="")
     elif style is Format.JSON:

@@ -13,7 +13,6 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
-from ragen_bench.config.suites import Task
 from ragen_bench.console.formats import Cells, Grid, grid_of, interval, number
 from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
 from ragen_bench.evaluation.notes import error_notes
@@ -78,8 +77,9 @@ def _differing(a: Run, b: Run, task: str) -> str:
     ours, theirs = (run.config.suite.tasks[task] for run in (a, b))
     if ours.env != theirs.env:
         return f"env is {ours.env} in {a.folder} and {theirs.env} in {b.folder}"
-    names = dict.fromkeys([*ours.settings, *theirs.settings])
-    first, second = ({name: _setting_of(task, name) for name in names} for task in (ours, theirs))
+    spec = gym.registry.get(ours.env)
+    defaults = {**asdict(ConversationSettings()), **(spec.kwargs if spec else {})}
+    first, second = ({**defaults, **task.settings} for task in (ours, theirs))
     return "; ".join(_differences(first, second, a.folder, b.folder))
 
 
@@ -91,14 +91,6 @@ def _differences(
         one, other = (settings.get(name, _NOT_SET) for settings in (first, second))
         if one != other:
             yield f"{name} is {_shown(one)} in {a} and {_shown(other)} in {b}"
-
-
-def _setting_of(task: Task, name: str) -> Any:
-    if name in task.settings:
-        return task.settings[name]
-    spec = gym.registry.get(task.env)
-    defaults = {**asdict(ConversationSettings()), **(spec.kwargs if spec else {})}
-    return defaults.get(name, _NOT_SET)
 
 
 def _shown(setting: Any) -> str:

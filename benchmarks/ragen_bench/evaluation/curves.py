@@ -99,11 +99,11 @@ def curve_grid(data: pd.DataFrame) -> Grid:
     lines: list[list[str]] = []
     for _, rungs in data.groupby(["game", "agent"], sort=False):
         lines += grid_of(rungs, columns, 2).rows
-        last = rungs.iloc[-1]
+        last, fitted = rungs.iloc[-1], rungs[rungs["value"] > 0]
         fit = (float(last[f"horizon{end}"]) for end in ("", "_low", "_high"))
-        estimate, low, high = (number(each, 1) if math.isfinite(each) else "∞" for each in fit)
+        estimate, low, high = ("∞" if each == math.inf else number(each, 1) for each in fit)
         horizon = f"{estimate} [{low}, {high}]"
-        lines.append([last["game"], last["agent"], "50% horizon", horizon, "", "", str(sum(rungs["n"]))])
+        lines.append([last["game"], last["agent"], "50% horizon", horizon, "", "", str(sum(fitted["n"]))])
     header = [str(data["by"].iloc[0]) if name == "value" else name for name in columns]
     return Grid(header, lines, left=2)
 
@@ -118,14 +118,16 @@ def half_horizon(sizes: npt.ArrayLike, successes: npt.ArrayLike, trials: npt.Arr
 
     With k = 1 it is the success of an agent that errs with the same probability in each of x steps; with
     other k, errors become more or less frequent as levels grow. The interval is that of the profile
-    likelihood over k. A bound is 0 or infinite where the data exclude no smaller or no larger horizon.
+    likelihood over k. A bound is 0 or infinite where the data exclude no smaller or no larger horizon. A
+    size of 0, of which the curve says nothing, is left out; all numbers are nan if there is no other.
 
-    Args:
-        sizes: Of each rung, (n,), positive.
-        successes: Sum of the success on the levels of each rung, (n,).
-        trials: Number of levels of each rung, (n,), which are independent.
+    ``successes`` are the sums of the success on the levels of each size, and ``trials`` the numbers of these
+    levels, which are independent.
     """
-    x, solved, played = (np.asarray(each, np.float64) for each in (sizes, successes, trials))
+    rungs = np.array([sizes, successes, trials], np.float64)
+    x, solved, played = rungs[:, rungs[0] > 0]
+    if not len(x):
+        return Interval(math.nan, math.nan, math.nan)
     horizons = np.geomspace(x.min() / _BEYOND, x.max() * _BEYOND, _HORIZONS)
     powers = np.log(x / horizons[:, None, None]) * _SHAPES[:, None]
     decay = np.log(2) * np.exp(np.clip(powers, -30, 30))

@@ -27,10 +27,7 @@ def shared_levels_note(samples: Mapping[tuple[str, str], Mapping[int | None, Epi
 def repeated_levels_note(levels: Mapping[str, Sequence[str]], what: str, units: str) -> list[str]:
     """Return a note that names the tasks in which levels repeat, or nothing.
 
-    Args:
-        levels: By task, the key of the level of each unit.
-        what: Is clustered by level.
-        units: Such as "episodes".
+    ``levels`` are, by task, the key of the level of each unit; ``what`` is clustered.
     """
     counts = [
         f"{task} {len(keys)} {units} on {len(set(keys))} levels"

@@ -1,12 +1,9 @@
-"""Write the notes below a table: invalid replies, failures, wrong purchases, numbers that cannot be right."""
+"""Write the notes below a table: invalid replies, failures, numbers that cannot be right."""
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
-
-import pandas as pd
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, SeatRecord, TurnRecord
@@ -18,17 +15,15 @@ from ragen_bench.runs.environments import version_notes
 from ragen_bench.stats.scores import at_most_by_chance
 from ragen_envs.conversation import Defect, EndReason
 from ragen_envs.conversation.prompt import describe_defect
-from ragen_envs.games.webshop.text import OUTCOME
-from ragen_envs.registration import spec_of
 
 _USUAL: Final = 0.95
 """Share of valid replies from which on nothing is said."""
 _TRUSTED: Final = 0.5
 """Share of valid replies below which the table says little about the agent's play."""
 _CAUSES: Final = 4
+"""Most kinds of defects that are counted for a game."""
 _LENGTH: Final = 160
 """Characters of the example reply."""
-_ANSWER: Final = re.compile("<answer>(.*?)(?:</answer>|$)", re.DOTALL | re.IGNORECASE)
 
 
 _Trouble = Literal["length", "reasoning", "think", "opened think", "unexpected think", "format"]
@@ -53,7 +48,7 @@ def run_notes(run: Run, left_out: Sequence[str] = ()) -> list[str]:
     before = [*notes(run), *version_notes(run.folder), *left_out]
     samples = {key: list(sample.values()) for key, sample in run.samples.items()}
     noted = NotedRun(run.folder, run.config.suite, "episodes")
-    return [*before, *contradiction_notes(run), *purchase_notes(run), *notes_on_replies(samples, noted)]
+    return [*before, *contradiction_notes(run), *notes_on_replies(samples, noted)]
 
 
 def notes_on_replies(samples: Mapping[tuple[str, str], Sequence[Played]], run: NotedRun) -> list[str]:
@@ -80,13 +75,13 @@ def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun
     if not low:
         return
     turns = [turn for game in low for episode in games[game] for turn in episode.turns]
-    where = ", ".join(f"{100 * share:.0f}% on {game}" for game, share in low.items())
-    causes = {game: count_defects(games[game]) for game in low}
-    most = sum(causes.values(), Counter()).most_common(1)[0][0]
-    turn = next(turn for turn in turns if most in turn.defects)
-    example = f"example of {describe_defect(most)}{_excess(turn, most)}: {_quoted(turn.reply)}"
-    why, by_game = _causes(causes)
-    yield f"valid replies of {agent}: {where}{why}; {example}{by_game}"
+    defects = {game: _defects(games[game]) for game in low}
+    where = ", ".join(
+        f"{100 * low[game]:.0f}% on {game} ({_listed(found)})" for game, found in defects.items()
+    )
+    most = sum(defects.values(), Counter()).most_common(1)[0][0]
+    example = _quoted(next(turn.reply for turn in turns if most in turn.defects))
+    yield f"valid replies of {agent}: {where}; example of {describe_defect(most)}: {example}"
     if hidden := [turn for turn in turns if _trouble(turn) == "reasoning"]:
         yield (
             f"{len(hidden)} of {len(turns)} replies of {agent} are empty, with all of the text in the "
@@ -102,48 +97,12 @@ def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun
         )
 
 
-def count_defects(episodes: Iterable[Played]) -> Counter[str]:
-    """Count the replies of episodes, or of seats, by defect."""
-    return Counter(d for episode in episodes for turn in episode.turns for d in turn.defects)
+def _defects(episodes: Sequence[Played]) -> Counter[str]:
+    return Counter(defect for episode in episodes for turn in episode.turns for defect in turn.defects)
 
 
-def with_defects(data: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """Return the table of a run with a column ``defects``: the number of replies by defect."""
-    keys = zip(data["agent"], data["game"], strict=True)
-    counts = [dict(count_defects(run.samples[key].values())) for key in keys]
-    return data.assign(defects=pd.Series(counts, data.index, dtype=object))
-
-
-def _causes(causes: Mapping[str, Counter[str]]) -> tuple[str, str]:
-    """Return the defects as a clause; if the most frequent one differs between games, as a line for each.
-
-    Returns:
-        The clause or "", and the lines or "".
-    """
-    groups: dict[str, list[str]] = defaultdict(list)
-    for game, counts in causes.items():
-        groups[counts.most_common(1)[0][0]].append(game)
-    listed = {
-        ", ".join(games): ", ".join(
-            f"{describe_defect(cause)} ({count})"
-            for cause, count in sum((causes[game] for game in games), Counter()).most_common(_CAUSES)
-        )
-        for games in groups.values()
-    }
-    if len(listed) == 1:
-        return f"; defects: {next(iter(listed.values()))}", ""
-    return "", "".join(f"\n  defects on {games}: {defects}" for games, defects in listed.items())
-
-
-def _excess(turn: TurnRecord, defect: str) -> str:
-    """Return the number of actions of a turn with too many, and its limit, as far as they are known."""
-    if defect != Defect.TOO_MANY_ACTIONS:
-        return ""
-    limit = len(turn.actions)
-    answer = _ANSWER.search(turn.reply)
-    count = len([part for part in answer[1].split("||") if part.strip()]) if answer else 0
-    given = f"{count}, but " if count > limit else ""
-    return f" ({given}the limit of that turn was {limit})"
+def _listed(defects: Counter[str]) -> str:
+    return ", ".join(f"{describe_defect(name)} {count}" for name, count in defects.most_common(_CAUSES))
 
 
 def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
@@ -279,25 +238,3 @@ def _improbable(task: str, agent: str, episodes: Sequence[Episode]) -> Iterator[
 
 def _episodes(count: int) -> str:
     return f"{count} episode{'s' if count != 1 else ''}"
-
-
-def purchase_notes(run: Run) -> Iterator[str]:
-    """Yield a note for each agent that bought something wrong, or nothing, on a task of WebShop."""
-    for name, task in run.config.suite.tasks.items():
-        spec = spec_of(task.env)
-        if spec is None or spec.module != "ragen_envs.games.webshop":
-            continue
-        samples = {agent: sample for (agent, played), sample in run.samples.items() if played == name}
-        for agent, sample in samples.items():
-            causes = Counter(cause for episode in sample.values() for cause in _wrong_with(episode))
-            shares = [f"{cause} {100 * count / len(sample):.0f}%" for cause, count in causes.most_common()]
-            if shares:
-                yield f"what {agent} got wrong on {name}, in % of the episodes: {', '.join(shares)}"
-
-
-def _wrong_with(episode: Episode) -> tuple[str, ...]:
-    """Return the faults of an episode's purchase, by the text that closed it."""
-    outcome = re.search(OUTCOME, episode.closing)
-    if outcome is None:
-        return ("nothing bought",)
-    return tuple(outcome[1].split(", ")) if outcome[1] else ()

@@ -14,9 +14,8 @@ from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeKey
 from ragen_bench.config.agents import OPENAI, Remote, make_policies, weights_of
-from ragen_bench.config.extensions import import_from_environment
+from ragen_bench.config.extensions import import_from_environment, task_environment
 from ragen_bench.config.suites import SamplingSettings, Suite
-from ragen_bench.config.task_environment import task_environment
 from ragen_bench.evaluation.runner import Player, play_chunk
 from ragen_envs.errors import RagenError, first_line, install_hint
 
@@ -166,15 +165,8 @@ class RayPlayer:
     """Plays the chunks of one agent on a cluster.
 
     A chunk is a task: it can be played anywhere, and again after its machine was lost, with the same
-    episodes. The agent is loaded on the cluster at once, so that a model that is missing there is an
-    error before anything is played.
-
-    Args:
-        cluster: Where.
-        agent: A control, or a local model.
-        weights: Hash of the model's files here, or None.
-        sampling: Of the replies.
-        stop: Texts at which replies end.
+    episodes. The agent, a control or a local model with the hash of its files here, is loaded on the cluster
+    at once, so that a model that is missing there is an error before anything is played.
     """
 
     def __init__(

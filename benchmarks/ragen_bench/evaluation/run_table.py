@@ -15,7 +15,7 @@ from ragen_bench.config.run_config import AnyConfig, MatchConfig, RunConfig, loa
 from ragen_bench.config.suites import control_notes
 from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
-from ragen_bench.stats.intervals import Interval, pass_at_k, pass_hat_k, success_rate
+from ragen_bench.stats.intervals import Interval, wilson_mean
 from ragen_bench.stats.scores import success_score
 from ragen_envs.errors import RagenError
 
@@ -113,8 +113,8 @@ def _all_attempts(sample: Sample, attempts: int) -> dict[str, float]:
         solved[episode.instance.index].append(episode.success)
     whole = [tries for tries in solved.values() if len(tries) == attempts]
     return {
-        "pass_at_k": mean([pass_at_k(sum(tries), attempts, attempts) for tries in whole]),
-        "pass_hat_k": mean([pass_hat_k(sum(tries), attempts, attempts) for tries in whole]),
+        "pass_at_k": mean([any(tries) for tries in whole]),
+        "pass_hat_k": mean([all(tries) for tries in whole]),
     }
 
 
@@ -145,7 +145,7 @@ def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
     effective = [hit for turn in turns for hit in turn.effective]
     success = Interval(math.nan, math.nan, math.nan)
     if any(episode.has_success for episode in episodes):
-        success = success_rate([episode.success for episode in episodes], level_clusters(episodes))
+        success = wilson_mean([e.success for e in episodes], clusters=level_clusters(episodes))
     return {
         "n": len(episodes),
         **success.columns("success"),

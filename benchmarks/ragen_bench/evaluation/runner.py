@@ -173,52 +173,29 @@ def play_missing(
     cache: Path | None,
     retry_errors: bool = False,
 ) -> str | None:
-    """Play the missing episodes. Models are loaded first, so that a failed load changes nothing.
+    """Play the missing episodes and return which limit of the budget ended that early, or None.
 
-    Args:
-        folder: The run directory.
-        config: The run's.
-        play: `play_run`, or `ragen_bench.evaluation.match_player.play_match_run`.
-        make_players: Loads the agents that have episodes left.
-        budget: What the run may spend.
-        cache: File of the response cache, or None.
-        retry_errors: Play the episodes that ended in an error or exceeded the context again.
+    Models are loaded first, so that a failed load changes nothing. ``play`` is `play_run`, or that of
+    matches; ``retry_errors`` plays the episodes that ended in an error or exceeded the context again.
 
-    Returns:
-        Which limit of the budget was reached before the end, or None.
-
-    Raises:
-        RunInterrupt: Ctrl-C was pressed.
-        RagenError: The run cannot continue.
+    Raises RunInterrupt at Ctrl-C, and RagenError if the run cannot continue.
     """
+    progress = RunProgress()
     try:
-        _play(folder, config, play, make_players, budget, cache, retry_errors)
+        players = make_players(missing_agents(folder, config, retry_errors))
+        if retry_errors:
+            count = set_errors_aside(folder, config)
+            _LOG.info("retrying %d failed episode%s", count, "s" if count != 1 else "")
+        with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
+            try:
+                with progress.of(len(run.done), len(config.keys)):
+                    play(RunPlay(run, progress, ledger, budget, cache), players)
+            finally:
+                if ledger.tokens:
+                    _LOG.info("spent: %s", ledger.summary(budget.prices))
     except BudgetReachedError as stopped:
         return str(stopped)
     except KeyboardInterrupt:
         kept = f"finished episodes are in {folder}, and the same command resumes the run"
         raise RunInterrupt(kept if folder.exists() else "no episode was finished") from None
     return None
-
-
-def _play(
-    folder: Path,
-    config: ConfigT,
-    play: Play[ConfigT, PlayerT],
-    make_players: MakePlayers[PlayerT],
-    budget: Budget,
-    cache: Path | None,
-    retry_errors: bool,
-) -> None:
-    progress = RunProgress()
-    players = make_players(missing_agents(folder, config, retry_errors))
-    if retry_errors:
-        count = set_errors_aside(folder, config)
-        _LOG.info("retrying %d failed episode%s", count, "s" if count != 1 else "")
-    with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
-        try:
-            with progress.of(len(run.done), len(config.keys)):
-                play(RunPlay(run, progress, ledger, budget, cache), players)
-        finally:
-            if ledger.tokens:
-                _LOG.info("spent: %s", ledger.summary(budget.prices))

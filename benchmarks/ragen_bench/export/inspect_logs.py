@@ -56,7 +56,7 @@ def write_inspect_logs(run: Run, out: Path, tick: Callable[[int, int], None]) ->
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for number, ((agent, game), sample) in enumerate(run.samples.items(), start=1):
-            path = out / f"{game}_{_slug(agent)}.eval"
+            path = out / f"{game}~{_slug(agent)}.eval"  # neither part has a tilde
             write_eval_log(_log(run, agent, game, sample, rows[agent, game]), str(path))
             written.append(path)
             tick(number, len(run.samples))

@@ -5,7 +5,6 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.suites import check_suite
@@ -15,9 +14,6 @@ from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
 from ragen_bench.runs.records import Record
 from ragen_bench.verification.run_verification import MismatchError, Replay, replay_here
 from ragen_envs.errors import RagenError
-
-_MAX_SECONDS: Final = 86_400
-_MAX_TOKENS: Final = 1 << 24
 
 Tick = Callable[[int, int], None]
 
@@ -32,8 +28,7 @@ def check_entry(folder: Path, tick: Tick | None = None, replay_all: Replay = rep
     _check_complete(stored)
     _check_errors(stored)
     replayed = replay_all(EPISODES, stored.records, stored.entry.config)
-    for count, record in enumerate(stored.records, start=1):
-        _check_plausible(record)
+    for count in range(1, len(stored.records) + 1):
         try:
             next(replayed)
         except (MismatchError, RagenError) as error:
@@ -75,22 +70,6 @@ def _check_errors(stored: StoredEntry) -> None:
             f"{failed} of {len(stored.records)} episodes ended in an error or exceeded the context, but "
             f"at most {MAX_ERRORS:.0%} may; ragen bench --retry-errors plays them again"
         )
-
-
-def _check_plausible(record: Record[Episode]) -> None:
-    for number, turn in enumerate(record.episode.turns, start=1):
-        # A replay cannot verify these, but they must be plausible.
-        for field, most in (
-            ("seconds", _MAX_SECONDS),
-            ("prompt_tokens", _MAX_TOKENS),
-            ("reply_tokens", _MAX_TOKENS),
-        ):
-            value = getattr(turn, field)
-            if value is not None and not 0 <= value <= most:
-                raise EntryError(
-                    f"{EPISODES} line {record.line}: turn {number}, {field} is {value}, but must be "
-                    f"0 to {most}"
-                )
 
 
 def _check_results(stored: StoredEntry) -> None:

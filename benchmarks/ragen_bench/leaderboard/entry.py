@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Annotated, Final, Literal
@@ -289,13 +288,6 @@ def _check_agent(entry: Entry) -> None:
             check_secrets(endpoint.extra_body)
         except RagenError as error:
             raise EntryError(f"config.agents.endpoint: {error}") from error
-        body = json.dumps(endpoint.extra_body, ensure_ascii=False)
-        hidden = next((sign for sign in body if unicodedata.category(sign) in ("Cc", "Cf")), None)
-        if hidden is not None:
-            raise EntryError(
-                f"config.agents.endpoint.extra_body holds the character U+{ord(hidden):04X}, but must be "
-                "printable"
-            )
     for field in sorted(ADDRESSES & (endpoint.model_fields_set if endpoint else set())):
         raise EntryError(f"config.agents.endpoint.{field} must be omitted: entries have no address")
     if name in CONTROLS and weights is not None:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final, NamedTuple
 
@@ -10,13 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.rollout import Episode
 from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.analysis.summary import DECISIONS, corrected_score, ledger_columns
 from ragen_bench.console.formats import number
 from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import REFERENCE, Sample, chance_of, summarise_sample
-from ragen_bench.leaderboard.entry import LEVELS
+from ragen_bench.evaluation.run_table import (
+    EXACT,
+    REFERENCE,
+    Sample,
+    chance_of,
+    exact_mean,
+    summarise_episodes,
+    summarise_sample,
+)
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.stats.clusters import cluster_sums, number_clusters
 from ragen_bench.stats.intervals import (
@@ -25,7 +31,7 @@ from ragen_bench.stats.intervals import (
     Interval,
     bootstrap_means,
     percentile_interval,
-    success_rate,
+    wilson_mean,
 )
 from ragen_bench.stats.paired import ALPHA, compare_rates, enough_resamples, holm, sign_flip
 from ragen_bench.stats.scores import at_most_by_chance, success_bounds
@@ -55,18 +61,6 @@ class Standing(NamedTuple):
     """The columns of ``ragen_bench.evaluation.run_table.summarise``."""
 
 
-def pooled(games: Sequence[Samples]) -> Samples:
-    """Return the levels of all games as those of one, numbered on."""
-    pool: dict[str, dict[int | None, Episode]] = {}
-    for place, samples in enumerate(games):
-        for name, sample in samples.items():
-            row = pool.setdefault(name, {})
-            row.update(
-                {place * LEVELS + index: episode for index, episode in sample.items() if index is not None}
-            )
-    return pool
-
-
 def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing]:
     """Return the rows of a table, the best first.
 
@@ -74,22 +68,20 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
     where levels repeat), p-values Holm-adjusted over the pairs of the table. Entries that do not differ
     significantly from the best share its rank.
     """
-    return _rows(
-        entries, samples, rank_entries(list(samples), lambda a, b, n: _compare(samples[a], samples[b], n))
-    )
+    ranks = rank_entries(list(samples), lambda a, b, n: _compare(samples[a], samples[b], n))
+    rows = {name: summarise_sample(sample, samples.get(REFERENCE)) for name, sample in samples.items()}
+    return sorted(_table(entries, rows, ranks), key=lambda s: (-s.row["success"], s.name))
 
 
-def _rows(
-    entries: Sequence[StoredEntry], samples: Samples, ranks: Mapping[str, tuple[int, bool]]
-) -> list[Standing]:
-    """Return the rows of a table with their ranks, the highest success rate first."""
-    table = []
-    for stored in entries:
-        name = stored.entry.about.name
-        row = summarise_sample(samples[name], samples.get(REFERENCE))
-        rank, tied = ranks.get(name, (None, False))
-        table.append(Standing(name, stored.entry.about.title, name in CONTROLS, rank, tied, row))
-    return sorted(table, key=lambda standing: (-standing.row["success"], standing.name))
+def _table(
+    entries: Sequence[StoredEntry],
+    rows: Mapping[str, Mapping[str, Any]],
+    ranks: Mapping[str, tuple[int, bool]],
+) -> Iterator[Standing]:
+    """Yield the row of each entry with its rank."""
+    for about in (stored.entry.about for stored in entries):
+        rank, tied = ranks.get(about.name, (None, False))
+        yield Standing(about.name, about.title, about.name in CONTROLS, rank, tied, rows[about.name])
 
 
 def rank_entries(
@@ -97,10 +89,8 @@ def rank_entries(
 ) -> dict[str, tuple[int, bool]]:
     """Return each entry's rank and whether another has it too; controls have none.
 
-    Args:
-        names: The entries of a table.
-        compare: Returns how much the first of two entries is better than the second, and the p-value; its
-            third argument is how many resamples a test needs.
+    ``compare`` returns how much the first of two entries is better than the second, and the p-value; its
+    third argument is how many resamples a test needs.
     """
     ranked = [name for name in names if name not in CONTROLS]
     pairs = list(combinations(ranked, 2))
@@ -146,17 +136,15 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
     levels that both played, p-values Holm-adjusted over the pairs of the table. An entry without a score
     has no rank. The other columns are those of the levels of all games together.
     """
-    rows = {row.name: row for row in _rows(entries, pooled(list(games.values())), {})}
-    scores = {name: mean_score(games, name) for name in rows}
+    scores = {stored.entry.about.name: mean_score(games, stored.entry.about.name) for stored in entries}
     scored = [name for name, score in scores.items() if not math.isnan(score.estimate)]
     ranks = rank_entries(scored, lambda a, b, n: _compare_scores(games, a, b, n))
-    table = []
-    for name, standing in rows.items():
-        score = scores[name]
-        rank, tied = ranks.get(name, (None, False))
-        row = {**standing.row, **score.columns("score")}
-        table.append(standing._replace(rank=rank, tied=tied, row=row))
-    return sorted(table, key=lambda s: (-_or_lowest(s.row["score"]), s.name))
+    rows = {}
+    for name, score in scores.items():
+        played = [e for samples in games.values() for e in samples.get(name, {}).values()]
+        exact = {field: exact_mean(played, field) for field in EXACT}
+        rows[name] = {**summarise_episodes(played), **exact, **score.columns("score")}
+    return sorted(_table(entries, rows, ranks), key=lambda s: (-_or_lowest(s.row["score"]), s.name))
 
 
 def mean_score(games: Games, name: str) -> Interval:
@@ -291,7 +279,7 @@ def by_length(samples: Samples) -> list[LengthRow]:
             played = [episode for i, episode in sample.items() if lengths.get(i) == length]
             if played:
                 solved = [episode.success for episode in played]
-                success = success_rate(solved, level_clusters(played))
+                success = wilson_mean(solved, clusters=level_clusters(played))
                 rows.append(LengthRow(name, length, len(played), success))
     return rows
 

@@ -1,10 +1,12 @@
 """Play a game in the terminal, by the rules and limits that models have."""
 
 import os
+import re
 import secrets
 import sys
 import termios
 import tty
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Self
 
@@ -188,6 +190,8 @@ def _read_part(part: str, names: tuple[str, ...]) -> list[int]:
 _ARROW_KEYS: Final = {"A": "↑", "B": "↓", "C": "→", "D": "←"}
 """The last character of an arrow key's sequence."""
 _ESCAPE: Final = "\x1b"
+_KEY: Final = re.compile(r"\x1b[\[O][^A-Za-z~]*[A-Za-z~]?|\x1b[^\x1b]?|.", re.DOTALL)
+"""What one key sends: an escape sequence, or a character."""
 _ENTER: Final = "\r\n"
 _ERASE: Final = "\x7f\b"
 _END: Final = "\x04"
@@ -211,7 +215,7 @@ class KeyReader:
         """Switch the terminal to pass keys on at once, without showing them, until the end of the block."""
         self._before = termios.tcgetattr(self._descriptor)
         tty.setcbreak(self._descriptor)
-        self._keys = _characters(self._descriptor)
+        self._keys = _pressed(self._descriptor)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -227,8 +231,8 @@ class KeyReader:
     def _read(self, keys: Iterator[str]) -> str:
         line = ""
         for key in keys:
-            if key == _ESCAPE:
-                arrow = self._arrow(keys)
+            if key.startswith(_ESCAPE):
+                arrow = self._arrow(key)
                 line += arrow
                 _show(arrow)
                 if arrow and set(line) <= set(_ARROWS) and len(line) == self._env.budget.this_turn:
@@ -248,15 +252,9 @@ class KeyReader:
             raise EOFError
         return line
 
-    def _arrow(self, keys: Iterator[str]) -> str:
-        """Return the sign of an arrow key, or "" for another key; its whole sequence is read."""
-        start = next(keys, "")
-        if start not in "[O":
-            return ""
-        last = next(keys, "")
-        while last and not last.isalpha() and last != "~":
-            last = next(keys, "")
-        sign = _ARROW_KEYS.get(last, "")
+    def _arrow(self, key: str) -> str:
+        """Return the sign of an arrow key, or "" for another key."""
+        sign = _ARROW_KEYS.get(key[2:][-1:], "")
         names = {name.casefold() for name in self._env.names}
         return sign if _ARROWS.get(sign) in names else ""
 
@@ -265,16 +263,8 @@ def _show(text: str) -> None:
     print(text, end="", flush=True)
 
 
-def _characters(descriptor: int) -> Iterator[str]:
-    """Yield typed characters until the end of the input."""
-    pending = b""
-    while byte := os.read(descriptor, 1):
-        pending += byte
-        try:
-            text = pending.decode()
-        except UnicodeDecodeError:
-            if len(pending) < 4:
-                continue
-            text = ""
-        pending = b""
-        yield from text
+def _pressed(descriptor: int) -> Iterator[str]:
+    """Yield what each key sends, as soon as it is pressed, until the end of the input."""
+    decoder = getincrementaldecoder("utf-8")("ignore")
+    while sent := os.read(descriptor, 1024):
+        yield from _KEY.findall(decoder.decode(sent))

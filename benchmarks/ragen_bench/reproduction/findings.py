@@ -43,12 +43,9 @@ class Remedy(NamedTuple):
 
 
 def more_runs(done: int, p_at: Callable[[int], float], alpha: float) -> Remedy:
-    """Return the number of runs that decides half of the time if the effect stays as it is.
+    """Return the number of runs of each setting that decides half of the time if the effect stays as it is.
 
-    Args:
-        done: Runs of each setting so far.
-        p_at: The p-value of so many runs.
-        alpha: The level at which the claim must be tested.
+    ``p_at`` gives the p-value of so many runs.
     """
     more = range(done + 1, MOST_SEEDS + 1)
     needed = next((n for n in more if p_at(n) <= alpha), None)
@@ -60,10 +57,7 @@ def more_runs(done: int, p_at: Callable[[int], float], alpha: float) -> Remedy:
 def p_of_shift(shift: float, deviation: float, n: int) -> float:
     """Return the p-value of a mean that is ``shift`` away, by Student's test and the exact one of signs.
 
-    Args:
-        shift: Distance of the mean from the value that is tested.
-        deviation: Standard deviation over runs, >= 0.
-        n: Number of runs; one or none shows nothing.
+    ``deviation`` is over the ``n`` runs, of which one or none shows nothing.
     """
     if n < 2 or shift == 0:
         return 1.0
@@ -74,10 +68,7 @@ def p_of_shift(shift: float, deviation: float, n: int) -> float:
 def p_of_gap(gap: float, deviations: tuple[float, float], runs: tuple[int, int]) -> float:
     """Return the p-value of two means ``gap`` apart, by Welch's test and the exact permutation of runs.
 
-    Args:
-        gap: Difference of the means.
-        deviations: Standard deviations over runs, >= 0.
-        runs: Numbers of runs; one or none of either shows nothing.
+    ``deviations`` are over the ``runs`` of either side, of which one or none shows nothing.
     """
     if min(runs) < 2 or gap == 0:
         return 1.0
@@ -322,12 +313,7 @@ def _p_at(claim: ScalarClaim, sides: Sequence[FloatArray], done: Sequence[int], 
     """Return the p-value of ``n`` runs that have the number as often, with the same means and spread.
 
     It is that of the verdict: where the effect is below half of the paper's, also of the test of that half.
-
-    Args:
-        claim: The claim.
-        sides: The numbers of the runs by cell.
-        done: Runs by cell, also those without the number.
-        n: Runs of each cell, or those that are there if they are more.
+    ``done`` are the runs by cell, also those without the number; where they are more than ``n``, they count.
     """
     means, deviations = [float(s.mean()) for s in sides], [float(s.std(ddof=1)) for s in sides]
     counts = [_as_often(len(s), all_, n) for s, all_ in zip(sides, done, strict=True)]

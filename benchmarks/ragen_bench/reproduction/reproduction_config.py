@@ -1,13 +1,11 @@
 """Load a table or figure of the paper: the sweep, the paper's numbers, the claims."""
 
 from collections.abc import Iterable
-from importlib import resources
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from ragen_agents.run_files.yaml_files import load_yaml, validate
-from ragen_bench.config.bundled import bundled_names
+from ragen_bench.config.bundled import bundled_names, load_named
 from ragen_bench.config.suites import Name, StrictModel
 from ragen_bench.training_sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.errors import RagenError
@@ -217,9 +215,7 @@ def load_reproduction(name: str) -> Reproduction:
     known = bundled_reproductions()
     if name not in known:
         raise RagenError(f"unknown table or figure '{name}'; known are {', '.join(known)}, all")
-    source = resources.files("ragen_bench") / "reproduction" / f"{name}.yaml"
-    subject = f"reproduction '{name}'"
-    return validate(Reproduction, load_yaml(source.read_text(encoding="utf-8"), subject), subject)
+    return load_named(Reproduction, "reproduction", "reproduction", name)
 
 
 def games_of(exhibit: Reproduction, scale: str) -> list[str]:

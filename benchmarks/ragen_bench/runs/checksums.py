@@ -6,7 +6,7 @@ the same actions, nor a token count or a time from another; these hashes can.
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -23,52 +23,31 @@ _WIDTH: Final = 65
 _LOG: Final = logging.getLogger("ragen.runs")
 
 
-class Checksums:
-    """The file of a run that is being played."""
+def append_checksums(folder: Path, lines: Sequence[bytes]) -> None:
+    """Add the hashes of lines that are on the disk already."""
+    with (folder / CHECKSUMS).open("ab") as file:
+        file.write(_encode([sha256(line[:-1]).hexdigest() for line in lines]))
+        file.flush()
+        os.fsync(file.fileno())
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / CHECKSUMS
-        self._known: set[str] = set()
-        """The hashes of the last repair, so that lines that were moved since then count as protected."""
 
-    def append(self, lines: Sequence[bytes]) -> None:
-        """Add the hashes of lines that are on the disk already."""
-        checksums = [sha256(line[:-1]).hexdigest() for line in lines]
-        with self._path.open("ab") as file:
-            file.write(_encode(checksums))
-            file.flush()
-            os.fsync(file.fileno())
+def repair_checksums(folder: Path, records: Sequence[Record[EpisodeT]], known: Collection[str] = ()) -> None:
+    """Bring the file in step with the episodes that survived an interruption.
 
-    def check(self, records: Sequence[Record[EpisodeT]]) -> list[str]:
-        """Compare the file with the episodes that survived an interruption, and return its hashes.
+    Episodes whose hash is neither in the file nor known get one, with a warning, for nothing protected them.
 
-        Raises:
-            EditedFileError: As of `check_lines`.
-        """
-        written = read_checksums(self._path.parent) or []
-        check_lines(self._path.parent, records, written)
-        return written
-
-    def repair(self, records: Sequence[Record[EpisodeT]]) -> None:
-        """Bring the file in step with the episodes that survived an interruption.
-
-        Episodes without a hash get one, and a warning: they were not protected before.
-
-        Raises:
-            EditedFileError: As of `check_lines`.
-        """
-        written = self.check(records)
-        bare = [record for record in records[len(written) :] if record.sha256 not in self._known]
-        if bare:
-            _LOG.warning(
-                "%s lacked the checksums of %d of %d episodes; earlier changes to them cannot be detected",
-                self._path,
-                len(bare),
-                len(records),
-            )
-        checksums = [record.sha256 for record in records]
-        write_atomically(self._path, _encode(checksums))
-        self._known = set(checksums)
+    Raises EditedFileError as `check_lines` does.
+    """
+    written = read_checksums(folder) or []
+    check_lines(folder, records, written)
+    if bare := sum(record.sha256 not in known for record in records[len(written) :]):
+        _LOG.warning(
+            "%s lacked the checksums of %d of %d episodes; earlier changes to them cannot be detected",
+            folder / CHECKSUMS,
+            bare,
+            len(records),
+        )
+    write_atomically(folder / CHECKSUMS, _encode([record.sha256 for record in records]))
 
 
 def check_lines(folder: Path, records: Sequence[Record[EpisodeT]], written: Sequence[str]) -> None:

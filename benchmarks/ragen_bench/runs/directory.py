@@ -17,9 +17,16 @@ from ragen_agents.run_files.records import describe_provenance
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml
 from ragen_bench.config.agents import folder_of
 from ragen_bench.config.run_config import AnyConfig, ConfigT, MatchConfig, RunConfig, differences, load_config
-from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, Checksums, check_lines, read_checksums
+from ragen_bench.runs.checksums import (
+    CHECKSUMS,
+    MAX_APPEND,
+    append_checksums,
+    check_lines,
+    read_checksums,
+    repair_checksums,
+)  # fmt: skip
 from ragen_bench.runs.environments import check_environment, continue_with, write_environments
-from ragen_bench.runs.records import Records, encode_episode, read_records
+from ragen_bench.runs.records import Records, StrayEpisodeError, encode_episode, read_records
 from ragen_envs.errors import RagenError
 
 EPISODES: Final = "episodes.jsonl"
@@ -73,7 +80,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         self._file.write(b"".join(lines))
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._checksums.append(lines)
+        append_checksums(self.folder, lines)
 
     def _check_contents(self) -> None:
         if not self.folder.is_dir() or (self.folder / CONFIG).exists():
@@ -88,8 +95,8 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         started = (self.folder / CONFIG).exists()
         find = check_run if started else read_episodes
         records = find(self.folder, self.config)
-        self._checksums = Checksums(self.folder)
-        self._checksums.check(records.records)  # before anything is overwritten
+        # Edits are found before anything is overwritten.
+        check_lines(self.folder, records.records, read_checksums(self.folder) or ())
         if records.records:
             check_environment(self.folder)
         self.done = {episode.key for episode in records.episodes}
@@ -101,7 +108,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         elif not self.done.issuperset(self.config.keys):
             continue_with(self.folder, self._environment())
         self._file.truncate(records.size)
-        self._checksums.repair(records.records)
+        repair_checksums(self.folder, records.records)
 
     def _environment(self) -> dict[str, Any]:
         names = (agent.name for agent in self.config.agents if not agent.live)
@@ -148,17 +155,17 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     )
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
-    _check_keys(folder, records, config)
+    check_keys(folder, records, config)
     return records
 
 
-def _check_keys(folder: Path, records: Records[Any], config: AnyConfig) -> None:
-    """Raise `RagenError` if an episode is not one of the config's."""
+def check_keys(folder: Path, records: Records[Any], config: AnyConfig) -> None:
+    """Raise `StrayEpisodeError` if an episode is not one of the config's."""
     expected = set(config.keys)
     for record in records.records:
         key = record.episode.key
         if key not in expected:
-            raise RagenError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
+            raise StrayEpisodeError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
 
 
 def _check_agents(folder: Path, old: AnyConfig, new: AnyConfig) -> None:
@@ -214,7 +221,7 @@ def read_own_episodes(folder: Path, config: AnyConfig, checked: bool = True) -> 
     if checked:
         check_lines(folder, read.records, written or ())
         check_environment(folder)
-    _check_keys(folder, read, config)
+    check_keys(folder, read, config)
     places = {key: place for place, key in enumerate(config.keys)}
     records = sorted(read.records, key=lambda record: places[record.episode.key])
     return replace(read, records=records)
@@ -243,12 +250,12 @@ def set_errors_aside(folder: Path, config: AnyConfig) -> int:
     path = folder / EPISODES
     with writing(folder), exclusive_lock(path):
         read = check_run(folder, config)
-        checksums = Checksums(folder)
-        checksums.repair(read.records)
+        repair_checksums(folder, read.records)
         failed = {record.line for record in read.records if record.episode.is_failure}
         if failed:
             _part(path, read, failed)
-            checksums.repair(check_run(folder, config).records)
+            known = {record.sha256 for record in read.records}
+            repair_checksums(folder, check_run(folder, config).records, known)
     return len(failed)
 
 

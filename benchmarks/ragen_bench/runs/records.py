@@ -19,8 +19,8 @@ EpisodeT = TypeVar("EpisodeT", Episode, MatchRecord)
 """Content of a run's lines: episodes of one player, or of several."""
 
 
-class DuplicateError(RagenError):
-    """An episode is there twice."""
+class StrayEpisodeError(RagenError):
+    """An episode is there twice, or is none of the run."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,7 @@ def encode_episode(episode: Episode | MatchRecord) -> bytes:
 
 
 def read_records(path: Path, kind: type[EpisodeT]) -> Records[EpisodeT]:
-    """Read an episodes file whose lines are of one kind.
-
-    Raises:
-        RagenError: It cannot be read, or a line other than the last is broken; the message names
-            file and line.
-        DuplicateError: An episode is there twice.
-    """
+    """Read an episodes file whose lines are of one kind; only its last line may be broken."""
     try:
         with path.open("rb") as file:
             return parse_records(file, str(path), kind)
@@ -99,7 +93,7 @@ def parse_records(file: BinaryIO, what: str, kind: type[EpisodeT]) -> Records[Ep
             return Records(records, size, torn=True)
         key = episode.key
         if key in seen:
-            raise DuplicateError(f"{what} line {number} repeats line {seen[key]}: {key}")
+            raise StrayEpisodeError(f"{what} line {number} repeats line {seen[key]}: {key}")
         seen[key] = number
         records.append(Record(number, episode, hashlib.sha256(line[:-1]).hexdigest()))
         size += len(line)

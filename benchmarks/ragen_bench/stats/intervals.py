@@ -1,4 +1,4 @@
-"""Estimate rates, mean returns and pass@k with intervals. Scores are in :mod:`ragen_bench.stats.scores`.
+"""Estimate rates and mean returns with intervals. Scores are in :mod:`ragen_bench.stats.scores`.
 
 Pure functions of numbers and arrays. Entries of a sample must be independent of each other, unless
 ``clusters`` says which belong together; then whole clusters are the unit.
@@ -21,9 +21,6 @@ __all__ = [
     "Interval",
     "bootstrap_mean",
     "bounds_of_several",
-    "pass_at_k",
-    "pass_hat_k",
-    "success_rate",
     "wilson",
     "wilson_mean",
 ]
@@ -59,12 +56,7 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
         n: Number of independent trials, >= 1.
         confidence: Nominal coverage, in (0, 1).
     """
-    rate, z = successes / n, float(special.ndtri(0.5 + 0.5 * confidence))
-    twice = 2 * (n + z**2)
-    centre = (2 * n * rate + z**2) / twice
-    half = z / twice * math.sqrt(4 * n * rate * (1 - rate) + z**2)
-    low, high = centre - half if successes else 0.0, centre + half if successes < n else 1.0
-    return Interval(rate, min(low, rate), max(high, rate))
+    return score_interval(successes / n, n, float(special.ndtri((1 + confidence) / 2)))
 
 
 def wilson_mean(
@@ -84,11 +76,8 @@ def wilson_mean(
         values: One share in [0, 1] per instance, of shape (n,), n >= 1.
         confidence: Nominal coverage, in (0, 1).
         clusters: Which values belong together, of shape (n,); None if they are independent.
-
-    Raises:
-        ValueError: If the values are empty, not finite or not of one dimension.
     """
-    (sample,) = as_samples(values=values)
+    sample = np.asarray(values, np.float64)
     mean = math.fsum(sample) / len(sample)
     if clusters is None:
         return score_interval(mean, len(sample), float(special.ndtri((1 + confidence) / 2)))
@@ -98,19 +87,6 @@ def wilson_mean(
     trials = spread / max(variance, spread / len(sample)) if spread > 0 else count
     quantile = float(special.stdtrit(count - 1, (1 + confidence) / 2))
     return score_interval(mean, trials, quantile)
-
-
-def success_rate(successes: npt.ArrayLike, clusters: Clusters | None) -> Interval:
-    """Return a success rate with :func:`wilson`, or with clusters with :func:`wilson_mean`.
-
-    Args:
-        successes: Whether each episode succeeded: booleans of shape (n,), n >= 1.
-        clusters: Which episodes belong together, of shape (n,); None if they are independent.
-    """
-    solved = np.asarray(successes, dtype=np.bool_)
-    if clusters is None:
-        return wilson(int(np.count_nonzero(solved)), len(solved))
-    return wilson_mean(solved, clusters=clusters)
 
 
 def score_interval(rate: float, trials: float, quantile: float) -> Interval:
@@ -142,11 +118,8 @@ def bootstrap_mean(
         seed: Seed >= 0, or a generator, which is advanced.
         clusters: Which values belong together, of shape (n,), and are drawn together; None if they are
             independent.
-
-    Raises:
-        ValueError: If the values are empty, not finite or not of one dimension.
     """
-    (sample,) = as_samples(values=values)
+    sample = np.asarray(values, np.float64)
     deviations = sample - sample[0]  # a constant sample is then exact zeros, free of rounding
     if clusters is None:
         means = sample[0] + bootstrap_means(deviations[None], resamples, seed)[0]
@@ -169,49 +142,6 @@ def bounds_of_several(bootstrap: Interval, levels: int) -> Interval:
     if levels > 1 or bootstrap.low < bootstrap.high:
         return bootstrap
     return Interval(bootstrap.estimate, math.nan, math.nan)
-
-
-def pass_at_k(successes: int, attempts: int, k: int) -> float:
-    """Return the unbiased estimate that at least one of k attempts succeeds (Chen et al. 2021).
-
-    The share of the k-subsets of the attempts that hold a success; average it over instances.
-
-    Args:
-        successes: Number of successful attempts at one instance, in [0, attempts].
-        attempts: Number of attempts at the instance.
-        k: Number of attempts that count, in [1, attempts].
-
-    Returns:
-        A probability in [0, 1], exact up to its last rounding.
-    """
-    subsets = math.comb(attempts, k)
-    return (subsets - math.comb(attempts - successes, k)) / subsets
-
-
-def pass_hat_k(successes: int, attempts: int, k: int) -> float:
-    """Return the unbiased estimate that all of k attempts succeed (pass^k, Yao et al. 2024).
-
-    The share of the k-subsets of the attempts that hold only successes; average it over instances.
-    Arguments and range are those of :func:`pass_at_k`.
-    """
-    return math.comb(successes, k) / math.comb(attempts, k)
-
-
-def as_samples(**samples: npt.ArrayLike) -> list[FloatArray]:
-    """Return samples of one length as floats of shape (n,).
-
-    Raises:
-        ValueError: If one is empty, not finite or not of one dimension, or their lengths differ.
-    """
-    arrays = [np.asarray(values, dtype=np.float64) for values in samples.values()]
-    for name, array in zip(samples, arrays, strict=True):
-        if array.ndim != 1 or not array.size:
-            raise ValueError(f"{name} must be of shape (n,) with n >= 1, got {array.shape}")
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite")
-        if len(array) != len(arrays[0]):
-            raise ValueError(f"lengths differ: {[len(other) for other in arrays]}")
-    return arrays
 
 
 def bootstrap_means(columns: FloatArray, resamples: int, seed: int | np.random.Generator) -> FloatArray:

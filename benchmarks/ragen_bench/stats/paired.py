@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy
 
 from ragen_bench.stats.clusters import Clusters, cluster_sums
-from ragen_bench.stats.intervals import FloatArray, Interval, as_samples, bootstrap_mean, wilson, wilson_mean
+from ragen_bench.stats.intervals import FloatArray, Interval, bootstrap_mean, wilson, wilson_mean
 
 __all__ = [
     "PairedResult",
@@ -142,12 +142,8 @@ def paired_bootstrap(
 
     Returns:
         The comparison; differences in the unit of the returns.
-
-    Raises:
-        ValueError: If the samples are empty, not finite, not of one dimension or of different
-            lengths.
     """
-    first, second = as_samples(a=a, b=b)
+    first, second = np.array([a, b], np.float64)
     differences = first - second
     rng = np.random.default_rng(seed)
     return PairedResult(

@@ -15,11 +15,11 @@ import pandas as pd
 from scipy import optimize, stats
 
 from ragen_bench.stats.intervals import FloatArray
+from ragen_bench.stats.paired import ALPHA
 from ragen_bench.stats.permutation import smallest_p
 
 __all__ = [
     "Design",
-    "levels_for",
     "plan_designs",
     "plan_levels",
     "power_of_seeds",
@@ -62,13 +62,13 @@ class Design(NamedTuple):
         )
         return math.sqrt((2 * self.seed_sd**2 + chance / self.levels) / self.seeds)
 
-    def power(self, effect: float, alpha: float = 0.05) -> float:
-        """Return the probability of detecting a true effect at the level ``alpha``; 0 if it is impossible."""
+    def power(self, effect: float) -> float:
+        """Return the probability of detecting a true effect at the level 5%; 0 if it is impossible."""
         if self.rate + effect > 1:
             return 0.0
         if self.seed_sd > 0:
-            return power_of_seeds(effect, self.error(effect), self.seeds, alpha)
-        return self._power_of_mcnemar(effect, alpha)
+            return power_of_seeds(effect, self.error(effect), self.seeds)
+        return self._power_of_mcnemar(effect)
 
     def _covariance(self, effect: float) -> float:
         """Return the covariance of both outcomes of a level, at most what the rates allow."""
@@ -76,17 +76,17 @@ class Design(NamedTuple):
         spread = self.rate * (1 - self.rate) * better * (1 - better)
         return min(self.correlation * math.sqrt(spread), self.rate * (1 - better))
 
-    def _power_of_mcnemar(self, effect: float, alpha: float) -> float:
+    def _power_of_mcnemar(self, effect: float) -> float:
         """Return the exact power of `mcnemar_exact` for two models that play each level once."""
         both = self.rate * (self.rate + effect) + self._covariance(effect)
         worse, better = self.rate - both, self.rate + effect - both
         pairs = np.arange(self.levels + 1)
-        enough = stats.binom.isf(alpha / 2, pairs, 0.5)  # more wins than that among the discordant pairs
+        enough = stats.binom.isf(ALPHA / 2, pairs, 0.5)  # more wins than that among the discordant pairs
         wins = stats.binom.sf(enough, pairs, better / (better + worse))
         return float(stats.binom.pmf(pairs, self.levels, better + worse) @ wins)
 
 
-def power_of_seeds(effect: float, error: float, seeds: int, alpha: float = 0.05) -> float:
+def power_of_seeds(effect: float, error: float, seeds: int, alpha: float = ALPHA) -> float:
     """Return the chance that Student's test and the exact permutation both find a true effect.
 
     Args:
@@ -139,7 +139,7 @@ def _enough_permuted(noise: FloatArray, seeds: int, alpha: float) -> FloatArray:
     return largest
 
 
-def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -> float:
+def power_of(effect: float, error: float, freedom: float, alpha: float = ALPHA) -> float:
     """Return the chance that a two-sided t-test finds a true effect, in its own direction.
 
     Args:
@@ -152,29 +152,17 @@ def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -
     return float(stats.nct.sf(critical, freedom, effect / error))
 
 
-def levels_for(effect: float, design: Design, alpha: float) -> int | None:
-    """Return the fewest levels on which two fixed models show a difference, or None if none are enough.
-
-    Args:
-        effect: The true difference, > 0.
-        design: Rate and correlation; its levels do not count, and ``seed_sd`` is 0.
-        alpha: Level of the test.
-    """
-    counts = range(1, _MOST_LEVELS + 1)
-    return _first(counts, lambda n: design._replace(levels=n).power(effect, alpha) >= POWER)
-
-
 def _first(counts: range, enough: Callable[[int], bool]) -> int | None:
     """Return the first count that is enough, as all larger ones are, or None."""
     place = bisect_left(counts, True, key=enough)
     return counts[place] if place < len(counts) else None
 
 
-def smallest_effect(design: Design, alpha: float = 0.05) -> float:
+def smallest_effect(design: Design) -> float:
     """Return the smallest difference that a design finds with `POWER`, infinite if there is none."""
 
     def lacking(effect: float) -> float:
-        return design.power(effect, alpha) - POWER
+        return design.power(effect) - POWER
 
     largest = min(100 * design.error(0.0), 1 - design.rate)
     if lacking(largest) < 0:
@@ -182,7 +170,7 @@ def smallest_effect(design: Design, alpha: float = 0.05) -> float:
     return float(optimize.brentq(lacking, 1e-9, largest, xtol=1e-6))
 
 
-def seeds_for(effect: float, of_seeds: float, of_levels: float = 0.0, alpha: float = 0.05) -> int | None:
+def seeds_for(effect: float, of_seeds: float, of_levels: float = 0.0, alpha: float = ALPHA) -> int | None:
     """Return the number of seeds that a setting needs to find a difference.
 
     Args:
@@ -206,7 +194,6 @@ def seeds_for(effect: float, of_seeds: float, of_levels: float = 0.0, alpha: flo
 
 _LEVELS = (64, 128, 256, 512, 1024, 2048)
 _SEEDS = (4, 5, 10, 20)
-_MOST_LEVELS = 4096
 
 
 def plan_designs(effect: float, base: Design) -> pd.DataFrame:
@@ -223,16 +210,14 @@ def plan_designs(effect: float, base: Design) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def plan_levels(effect: float, base: Design, alpha: float = 0.05) -> pd.DataFrame:
+def plan_levels(effect: float, base: Design) -> pd.DataFrame:
     """Return a row for each number of levels that two fixed models play once (``base.seed_sd`` is 0).
-
-    The test is at the level ``alpha``.
 
     Columns: ``levels``; ``power``, the chance to find the effect; ``finds``, the smallest difference that
     is found with a power of 80%, infinite if there is none.
     """
     designs = [base._replace(seeds=1, levels=levels) for levels in _LEVELS]
-    rows = [(d.levels, d.power(effect, alpha), smallest_effect(d, alpha=alpha)) for d in designs]
+    rows = [(d.levels, d.power(effect), smallest_effect(d)) for d in designs]
     return pd.DataFrame(rows, columns=["levels", "power", "finds"])
 
 

@@ -23,6 +23,10 @@ _KEPT: Final = (
     "n", "success", "success_low", "success_high", "score", "score_low", "score_high", "random_success",
     "optimal_success", "mean_return", "valid", "turns", "reply_tokens", "errors",
 )  # fmt: skip
+_COLUMNS: Final = (
+    "game", "axis", "agent", "point", "task", *_KEPT, "executed", "reference", "difference", "difference_low",
+    "difference_high", "paired", "p", "p_holm",
+)  # fmt: skip
 _UNKNOWN: Final = Interval(nan, nan, nan)
 
 
@@ -56,7 +60,7 @@ def sweep_table(run: Run, sweep: Sweep) -> pd.DataFrame:
             for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
                 row["p_holm"] = float(p)
             rows += own
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
 def _executed(sample: Sample) -> float:

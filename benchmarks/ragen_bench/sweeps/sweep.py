@@ -92,11 +92,6 @@ class Sweep(StrictModel):
         given = [each for point in points for each in (point.settings, *point.games.values())]
         return frozenset(name for settings in given for name in settings)
 
-    @property
-    def comparisons(self) -> int:
-        """The most comparisons with a reference along one axis."""
-        return max(len(axis.points) - (axis.reference is not None) for axis in self.axes.values())
-
     def places(self, tasks: Sequence[str]) -> list[Place]:
         """Return the points of all axes that are among the tasks of a suite, references first."""
         games = dict.fromkeys(task.partition(".")[0] for task in tasks)
@@ -113,10 +108,8 @@ class Sweep(StrictModel):
     def suite(self, games: Sequence[str], episodes: int | None, level_seed: int) -> Suite:
         """Return the suite whose tasks are all points.
 
-        Args:
-            games: Names or ids of games; () for those of the sweep.
-            episodes: Levels at each point; None for the sweep's.
-            level_seed: Seed of the levels that are drawn now.
+        Without games or episodes, it has those of the sweep. The seed is that of the levels that are drawn
+        now.
         """
         count = self.episodes if episodes is None else at_least_one("episodes", episodes)
         known = {text_id: name for name, text_id in short_names(text_ids()).items()}

@@ -16,15 +16,10 @@ from ragen_envs.levels.splits import TRAIN
 def choose_episodes(
     source: str, env_id: str | None, solved_only: bool, best_of: bool
 ) -> tuple[str, list[Episode]]:
-    """Return the agent that played, and its episodes to imitate.
+    """Return the agent that played ``RUN`` or ``RUN:AGENT``, and its episodes to imitate.
 
-    Episodes that ended in an error, or with a reply that was cut off, are left out.
-
-    Args:
-        source: ``RUN`` or ``RUN:AGENT``.
-        env_id: Id of the game, if the run has several.
-        solved_only: Whether only solved episodes count.
-        best_of: Whether only the attempt with the largest return counts at each level.
+    Episodes that ended in an error, or with a reply that was cut off, are left out. ``best_of`` keeps only
+    the attempt with the largest return at each level.
     """
     side = read_side(source)
     played = _of_game(side, source, env_id)

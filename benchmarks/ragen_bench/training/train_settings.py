@@ -1,4 +1,4 @@
-"""The settings of a training run, from presets, files and the command line."""
+"""The settings of a training run, from presets, recipes, files and the command line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +9,32 @@ from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.run.run_directory import read_settings, with_weights
 from ragen_agents.starter import STARTERS
+from ragen_bench.config.bundled import load_named
 from ragen_bench.config.game_names import text_id_of
 from ragen_bench.config.overrides import read_overrides
 from ragen_bench.config.own_levels import own_level_count, with_level_texts
-from ragen_bench.training.recipes import find_recipe
+from ragen_bench.config.suites import StrictModel
 from ragen_envs.errors import RagenError
 
 DEFAULT_PRESET: Final = "starpo-s"
+RECIPES: Final = "training/recipes"
+"""Folder of the recipes: tested settings with which a model learns."""
+
+
+class Recipe(StrictModel):
+    """One recipe file."""
+
+    description: str
+    """One line: what learns what."""
+    sft: dict[str, Any] | None = None
+    """Settings of ``ragen sft``, where the model has to imitate the oracle first."""
+    train: dict[str, Any]
+    """Settings of ``ragen train``; without a model where ``sft`` makes it."""
+
+
+def find_recipe(name: str) -> Recipe:
+    """Load a recipe by its name or from a YAML file."""
+    return load_named(Recipe, RECIPES, "recipe", name)
 
 
 def make_train_config(
@@ -23,13 +42,9 @@ def make_train_config(
 ) -> TrainConfig:
     """Return the training config that a command line specifies.
 
-    Args:
-        what: Name of a game, such as "sokoban", id of a conversation env, or path of a YAML file.
-        preset: Key of ``PRESETS``. None: the default one for a game, and none at all for a file, whose
-            fields then have their own defaults.
-        scale: Key of ``SCALES``. None: laptop for a game with a starter model, else none.
-        overrides: ``field=value`` with dots for sections, such as "update.learning_rate=1e-4".
-        hashed: Whether the config holds the hash of the model's weights, which must then be there.
+    ``what`` is the name of a game, the id of a conversation env, or the path of a YAML file. Without a
+    preset a game gets the default one, and a file none; without a scale a game with a starter model gets the
+    one for laptops. ``hashed``: the config holds the hash of the model's weights, which must then be there.
     """
     for name, value, known in (("preset", preset, PRESETS), ("scale", scale, SCALES)):
         if value is not None and value not in known:
@@ -55,6 +70,23 @@ def recipe_config(recipe: str, overrides: Sequence[str], hashed: bool = True) ->
             f"'ragen sft --recipe {recipe} --out runs/imitated' and add model=runs/imitated"
         )
     return layered_config(chosen.train, given, hashed=hashed)
+
+
+def imitation_of(name: str) -> dict[str, Any]:
+    """Return the settings of ``ragen sft`` in a recipe."""
+    settings = find_recipe(name).sft
+    if settings is None:
+        raise RagenError(f"the recipe '{name}' needs no imitation; start with: ragen train --recipe {name}")
+    return settings
+
+
+def recipe_overrides(what: str | None, settings: list[str]) -> list[str]:
+    """Return the settings of a command line with a recipe, which names no game."""
+    if what is None:
+        return settings
+    if "=" not in what:
+        raise RagenError(f"a recipe sets its own game; remove '{what}'")
+    return [what, *settings]
 
 
 def layered_config(*layers: dict[str, Any], hashed: bool = True) -> TrainConfig:

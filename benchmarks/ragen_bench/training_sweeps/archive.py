@@ -1,7 +1,6 @@
 """Results that are kept: one file a sweep and scale, a task a line, small enough to be committed."""
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,17 +28,8 @@ def archive_path(root: Path, sweep: str, scale: str) -> Path:
 
 def read_archive(path: Path) -> list[TaskResult]:
     """Return the results of a file, or nothing if there is no such file."""
-    if not path.exists():
-        return []
-    state = path.stat()
-    return list(_parsed(path, (state.st_ino, state.st_mtime_ns, state.st_size)))
-
-
-@lru_cache(maxsize=32)
-def _parsed(path: Path, version: tuple[int, int, int]) -> tuple[TaskResult, ...]:  # noqa: ARG001
-    """Parse a file once while its inode, time and size stay; a table reads all archives several times."""
-    lines = read_text(path).split("\n")
-    return tuple(parse_result(line, f"{path} line {n}") for n, line in enumerate(lines, 1) if line)
+    lines = read_text(path).split("\n") if path.exists() else []
+    return [parse_result(line, f"{path} line {n}") for n, line in enumerate(lines, 1) if line]
 
 
 def read_archives(folder: Path) -> list[TaskResult]:

@@ -10,7 +10,7 @@ from typing import Final
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragen_agents.run_files.files import write_atomically, writing
-from ragen_bench.config.task_environment import task_environment
+from ragen_bench.config.extensions import task_environment
 from ragen_bench.console.formats import duration
 from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.progress import TerminalBar

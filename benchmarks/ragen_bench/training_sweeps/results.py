@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -80,16 +79,6 @@ class TaskResult(_Record):
     seeds: int | None = None
     """Number of seeds of its cell when verdicts were first made with it; None before that, and for
     controls."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the outcomes, which distinguishes results of the same task."""
-        text = "".join(
-            f"{agent} {test} {outcome.success}\n"
-            for agent, tests in self.outcomes.items()
-            for test, outcome in tests.items()
-        )
-        return sha256(text.encode()).hexdigest()
 
 
 def outcome_of(episodes: Iterable[Episode]) -> Outcome:

@@ -54,13 +54,9 @@ def read_states(
 ) -> list[TaskState]:
     """Return the state of each task; only reads.
 
-    Results that are not kept yet get their cell's number of seeds.
-
-    Args:
-        tasks: The tasks.
-        root: Folder of all sweeps.
-        kept: Results by path that count as done, wherever they were made.
-        others: Results of other sweeps, for tasks that have none of their own.
+    ``kept`` are results that count as done, wherever they were made; the ones that are not kept yet get
+    their cell's number of seeds. ``others`` are results of other sweeps, for tasks that have none of their
+    own.
     """
     states = []
     for task in tasks:

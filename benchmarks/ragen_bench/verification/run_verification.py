@@ -1,6 +1,6 @@
 """Verify a run: replay every episode and recompute every number."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -13,10 +13,10 @@ from ragen_bench.config.suites import check_suite
 from ragen_bench.evaluation.match_player import count_seats
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement
 from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, check_lines, read_checksums
-from ragen_bench.runs.directory import EPISODES, read_episodes
+from ragen_bench.runs.directory import EPISODES, check_keys, read_episodes
 from ragen_bench.runs.environments import check_environment
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
-from ragen_bench.runs.records import DuplicateError, Record
+from ragen_bench.runs.records import Record, StrayEpisodeError
 from ragen_bench.verification.replay import Check, config_checks, match_checks, replay, token_checks
 from ragen_envs.errors import RagenError
 
@@ -106,15 +106,14 @@ def verify_run(
         config = load_config(folder)
         read = read_episodes(folder, config)
         check_environment(folder)
-    except (DuplicateError, EditedFileError) as error:
+        check_keys(folder, read, config)
+    except (StrayEpisodeError, EditedFileError) as error:
         raise MismatchError(str(error)) from error
     checksums = read_checksums(folder)
     if isinstance(config, MatchConfig):  # refuse games, settings and levels that do not exist
         count_seats(config.suite, ())
     else:
         check_suite(config.suite)
-    expected = set(config.keys)
-    _check_keys(path, read.records, expected)
     replayed = replay_all(str(path), read.records, config)
     for count, record in enumerate(read.records, start=1):
         next(replayed)
@@ -123,31 +122,17 @@ def verify_run(
         _verify_pictures(path, record)
         if tick is not None:
             tick(count, len(read.records))
-    _check_hashes(folder, read.records, before or [])
-    _check_hashes(folder, read.records, (checksums or [])[: len(read.records)])
+    try:
+        for written in (before or [], (checksums or [])[: len(read.records)]):
+            check_lines(folder, read.records, written)
+    except EditedFileError as error:
+        raise MismatchError(str(error)) from error
     bare = [] if checksums is None else read.records[len(checksums) :]
     _check_bare(path, bare)
     turns = sum(len(episode.turns) for episode in read.episodes)
-    missing = len(expected) - len(read.records)
+    missing = len(config.keys) - len(read.records)
     hashed = checksums is not None
     return Verified(len(read.records), turns, missing, read.torn, hashed, len(bare), config.units)
-
-
-def _check_keys(path: Path, records: Sequence[Record[Any]], expected: Collection[object]) -> None:
-    """Check that all records are of the run; a replay, which may run ahead, needs their game and agent."""
-    for record in records:
-        if record.episode.key not in expected:
-            raise MismatchError(
-                f"{path} line {record.line}: {record.episode.key!s} is not an episode of this run"
-            )
-
-
-def _check_hashes(folder: Path, records: Sequence[Record[Any]], checksums: Sequence[str]) -> None:
-    """Check that no record was changed, and that none is missing whose checksum is there."""
-    try:
-        check_lines(folder, records, checksums)
-    except EditedFileError as error:
-        raise MismatchError(str(error)) from error
 
 
 def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:

@@ -16,10 +16,6 @@ _HINTS: Final = (
 )
 
 
-OUTCOME: Final = r"(?m)^You bought \S+\. Score: [0-9.e-]+(?:; wrong: ([a-z, ]+))?\.$"
-"""A pattern of the line that tells the outcome of a purchase; its group is what was wrong."""
-
-
 class WebShopText(OwnText):
     """The text face of the shop."""
 
