@@ -280,6 +280,9 @@ class Trainer:
             return True
         if progress.pending is not None:
             return self._finish(journal, progress.pending)
+        if (done := progress.iteration) >= self.config.iterations:
+            has = f"'{self.run_dir}' already has {done} iteration{'s' * (done != 1)}"
+            self._warn(f"{has}; nothing to train. More iterations extend the run")
         self._sync()
         if self.config.evaluation.every and not progress.metrics_size:
             initial = self._evaluate(journal, 0)
