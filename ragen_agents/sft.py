@@ -127,13 +127,9 @@ def _play(
 def written_by(
     env: ConversationWrapper, codec: ChatCodec, number: int, reply: Callable[[], str | None]
 ) -> Trajectory:
-    """Return a conversation as tokens to imitate.
+    """Return a conversation as tokens to imitate, of an environment that has been reset.
 
-    Args:
-        env: Has been reset.
-        codec: The chat template of the model that will imitate it.
-        number: Tells trajectories apart.
-        reply: Writes the next whole turn, or None to end the conversation.
+    ``reply`` returns the next whole turn, or None to end the conversation; trajectories differ in ``number``.
     """
     prefix = env.settings.prefix
     trajectory = begun(codec, env, number, 0)

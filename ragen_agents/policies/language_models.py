@@ -27,14 +27,7 @@ _LOG: Final = logging.getLogger("ragen.policies")
 class LanguageModelPolicy:
     """A causal language model with a chat template.
 
-    Args:
-        source: Folder of a saved model, or a hub id.
-        sampling: Temperature and most tokens of a reply.
-        name: Its name in tables; the folder's name by default.
-        batch_size: Conversations generated together; halved where the memory is not enough for so many.
-
-    Raises:
-        RagenError: The folder holds no weights, or the model has no chat template.
+    Where the memory is not enough for ``batch_size`` conversations together, the number is halved.
     """
 
     # Made by each kind of model, which knows what ends its turns.

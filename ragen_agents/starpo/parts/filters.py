@@ -66,14 +66,8 @@ def apply_filter(
     """Return the indices of the groups that a filter keeps, ascending.
 
     The result may be empty: a filter by deviation, other than softmax-top-p, drops groups of equal returns.
-    Where there are no groups, because the game failed in all of them, the filter is not asked.
-
-    Args:
-        returns: The returns of the members of each group.
-        kind: Name of a registered filter.
-        ratio: Share of the groups (or of their variance) to keep, in (0, 1], for filters that use it.
-        seed: Seed of the filters that draw.
-        params: The filter's own settings that differ from its defaults.
+    Where there are no groups, because the game failed in all of them, the filter is not asked. ``params`` are
+    the filter's own settings that differ from its defaults.
 
     Raises:
         RagenError: The filter returned something other than different indices of groups.
