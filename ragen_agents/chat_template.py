@@ -121,7 +121,9 @@ class ChatTemplate:
         self._skipped = _skipped_tokens(tokenizer)
         self._tail = lru_cache(_MESSAGES)(self._read_tail)
         self._begun = self._begin_chat()
-        self._opening = opening(tokenizer, self._begun, THINK_PREFIX)
+        # The templates of some reasoning models begin the model's turn with <think> and a line break.
+        end = self._decoded(self._begun[-_TAIL:])
+        self._opening = end[end.rindex(THINK_PREFIX) :] if end.rstrip().endswith(THINK_PREFIX) else ""
         self._close = self._find_close()
         self.appends: bool = self._close is not None and self._keeps_turns()
         """Whether later turns leave earlier ones, thoughts included, as they were."""
@@ -193,7 +195,8 @@ class ChatTemplate:
         return [] if self._opening or not prefix else self.written(prefix)
 
     def _template(self, messages: Sequence[Message], reply: bool = True) -> list[int]:
-        return template_ids(self.tokenizer, self._shown(messages), reply)
+        ids: list[int] = _rendered(self.tokenizer, self._shown(messages), reply, return_dict=False)
+        return ids
 
     def _shown(self, messages: Sequence[Message]) -> Sequence[Mapping[str, Any]]:
         return merge_system(messages) if self._merges else messages
@@ -290,27 +293,6 @@ def _skipped_tokens(tokenizer: Any) -> frozenset[int]:
     named = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     special = {**named, **added}
     return frozenset(token for token, text in special.items() if text.strip() not in _TAGS)
-
-
-def opening(tokenizer: Any, ids: Sequence[int], prefix: str) -> str:
-    """Return the prefix, and the white space after it, at the end of a prompt; "" if it is not there.
-
-    The templates of some reasoning models begin the model's turn with ``<think>`` and a line break.
-    """
-    text: str = tokenizer.decode(list(ids[-_TAIL:]), skip_special_tokens=False)
-    return text[text.rindex(prefix) :] if prefix and text.rstrip().endswith(prefix) else ""
-
-
-def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: bool) -> list[int]:
-    """Return the token ids of a conversation.
-
-    Args:
-        tokenizer: A tokenizer with a chat template.
-        messages: Each with role and content.
-        reply: Whether the beginning of the model's turn follows.
-    """
-    ids: list[int] = _rendered(tokenizer, messages, reply, return_dict=False)
-    return ids
 
 
 def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: bool, **options: bool) -> Any:

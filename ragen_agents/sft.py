@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 
 from ragen_agents.engines.device import is_out_of_memory
-from ragen_agents.model_files.folders import save_tokenizer
+from ragen_agents.model_files.folders import own_context, save_tokenizer
 from ragen_agents.rollout.chat import ChatCodec, begun, extend, stop_token_ids
 from ragen_agents.rollout.trajectory import Row, Trajectory
 from ragen_agents.run_files.files import new_folder, writing
@@ -127,13 +127,9 @@ def _play(
 def written_by(
     env: ConversationWrapper, codec: ChatCodec, number: int, reply: Callable[[], str | None]
 ) -> Trajectory:
-    """Return a conversation as tokens to imitate.
+    """Return a conversation as tokens to imitate, of an environment that has been reset.
 
-    Args:
-        env: Has been reset.
-        codec: The chat template of the model that will imitate it.
-        number: Tells trajectories apart.
-        reply: Writes the next whole turn, or None to end the conversation.
+    ``reply`` returns the next whole turn, or None to end the conversation; trajectories differ in ``number``.
     """
     prefix = env.settings.prefix
     trajectory = begun(codec, env, number, 0)
@@ -151,9 +147,9 @@ def written_by(
     return trajectory
 
 
-def _check_lengths(rows: Sequence[Row], context: int | None) -> None:
+def _check_lengths(rows: Sequence[Row], context: int) -> None:
     longest = max(len(row.ids) for row in rows)
-    if context is not None and longest > context:
+    if longest > context:
         raise RagenError(
             f"the model reads {context} tokens, but the longest conversation has {longest}; set a smaller "
             "env_kwargs.demonstrations or env_kwargs.max_turns, or env_kwargs.history=none, or choose "
@@ -182,7 +178,7 @@ def _train(
     codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = make_shown(codec)
     rows = [row for trajectory in shown for row in trajectory.rows]
-    _check_lengths(rows, getattr(model.config, "max_position_embeddings", None))
+    _check_lengths(rows, own_context(model.config))
     # Turns of their own differ in length, conversations hardly.
     args = _arguments(config, work, grouped=len(rows) > len(shown))
     if config.lora_rank:

@@ -65,12 +65,7 @@ def labelled_all(rows: Sequence[Row]) -> list[dict[str, list[int]]]:
 
 
 def common_beginning(ids: Tensor, labels: Tensor) -> int:
-    """Count the first columns that are equal in all rows, up to the first label; at least 1.
-
-    Args:
-        ids: (B, T) token ids.
-        labels: (B, T), `IGNORED` where nothing is learned.
-    """
+    """Count the first columns of (B, T) ids that are equal in all rows, up to the first label; at least 1."""
     apart = (ids != ids[:1]).any(0) | (labels != IGNORED).any(0)
     return max(1, int(torch.cat([apart, apart.new_ones(1)]).int().argmax()))
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from datasets import Dataset
 
 from ragen_agents.engines.cpu.engine import TransformersEngine
+from ragen_agents.model_files.folders import own_context
 from ragen_agents.rollout.chat import FULL, ChatCodec, stop_token_ids
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
@@ -113,9 +114,8 @@ class GameRollouts:
             raise RagenError(f"the model's chat template rewrites earlier turns: {_ONE_ROW}")
         temperature = float(trainer.args.temperature)
         engine = TransformersEngine(model, codec.stop_token_ids, codec.pad, self.max_tokens)
-        context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
         return Collector(
-            engine, codec, self._make_env, context, self.max_tokens, temperature,
+            engine, codec, self._make_env, own_context(model.config), self.max_tokens, temperature,
             f"trl {self.seed} {trainer.accelerator.process_index}", TurnReward(Reward()),
         )  # fmt: skip
 

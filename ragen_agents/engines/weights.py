@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ragen_agents.engines.base import EngineError
-from ragen_envs.errors import RagenError
 
 PROBE_LENGTH: Final = 64
 """Tokens of the prompt whose log-probabilities are compared."""
@@ -47,13 +46,10 @@ def named_weights(model: Any, dtype: torch.dtype | None = None) -> Iterator[tupl
     an engine that keeps a packed copy of the head would silently keep using the old one.
 
     Args:
-        model: A causal language model, perhaps with low-rank adapters of peft.
+        model: A causal language model, perhaps with plain low-rank adapters of peft.
         dtype: What floating-point weights are cast to; their own by default.
     """
-    adapted = hasattr(model, "merge_and_unload")
-    plain = model.get_base_model() if adapted else model
-    if adapted:
-        _check_adapters(model, plain)
+    plain = model.get_base_model() if hasattr(model, "merge_and_unload") else model
     names = set()
     for name, parameter in plain.named_parameters():
         if ".lora_" in name:
@@ -88,30 +84,6 @@ def _merged(layer: Any, weight: Tensor, dtype: torch.dtype | None) -> Tensor:
         if adapter in layer.lora_A:
             total = total + layer.get_delta_weight(adapter).float()
     return total.to(dtype or weight.dtype)
-
-
-def _check_adapters(model: Any, plain: Any) -> None:
-    """Refuse all adapters but plain low-rank ones on linear layers."""
-    from peft import PeftType
-    from peft.tuners.lora import Linear
-    from peft.tuners.tuners_utils import BaseTunerLayer
-    from peft.utils.other import AuxiliaryTrainingWrapper
-
-    tied = bool(getattr(plain.config.get_text_config(), "tie_word_embeddings", False))
-    head = plain.get_output_embeddings() if tied else None
-    others = [name for name, a in model.peft_config.items() if a.peft_type != PeftType.LORA]
-    for name, module in plain.named_modules():
-        is_adapter = isinstance(module, BaseTunerLayer)
-        is_plain = isinstance(module, Linear) and module is not head
-        if isinstance(module, AuxiliaryTrainingWrapper) or (
-            is_adapter and (not is_plain or module.lora_variant or any(module.lora_bias.values()))
-        ):
-            others.append(name)
-    if others:
-        raise RagenError(
-            f"the adapter of '{others[0]}' cannot be merged for an engine: only plain LoRA on linear layers "
-            "can, without modules_to_save, biases, variants such as DoRA, and adapters of tied embeddings"
-        )
 
 
 def probe(model: Any) -> list[int]:

@@ -145,6 +145,11 @@ def load_weights(source: str | Path, dtype: Any) -> Any:
     return model
 
 
+def own_context(config: Any) -> int:
+    """Return the most tokens that the model of a config reads together; 2^30 if it does not say."""
+    return int(getattr(config.get_text_config(), "max_position_embeddings", 1 << 30))
+
+
 def models_folder() -> Path:
     """Return the folder of all cached models, which may not exist yet."""
     if chosen := os.environ.get(CACHE_VARIABLE):

@@ -16,7 +16,7 @@ from ragen_agents.engines.device import avoid_cudnn_attention, has_bfloat16, is_
 from ragen_agents.engines.vllm.api import check_version
 from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.vllm.local import LocalSettings, load_local
-from ragen_agents.model_files.folders import check_model_folder, load_weights
+from ragen_agents.model_files.folders import check_model_folder, load_weights, own_context
 from ragen_agents.policies.base import Reply, Request, Sampling, closed
 from ragen_agents.rollout.chat import saved_stops, stop_token_ids
 from ragen_envs.errors import RagenError, first_line
@@ -27,14 +27,7 @@ _LOG: Final = logging.getLogger("ragen.policies")
 class LanguageModelPolicy:
     """A causal language model with a chat template.
 
-    Args:
-        source: Folder of a saved model, or a hub id.
-        sampling: Temperature and most tokens of a reply.
-        name: Its name in tables; the folder's name by default.
-        batch_size: Conversations generated together; halved where the memory is not enough for so many.
-
-    Raises:
-        RagenError: The folder holds no weights, or the model has no chat template.
+    Where the memory is not enough for ``batch_size`` conversations together, the number is halved.
     """
 
     # Made by each kind of model, which knows what ends its turns.
@@ -156,7 +149,7 @@ class TransformersPolicy(LanguageModelPolicy):
             model.eval().to(device)
         except Exception as error:  # of files that may come from strangers
             raise not_loaded(source, error) from error
-        self._context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
+        self._context = own_context(model.config)
         stops = stop_token_ids(model.generation_config, self._tokenizer)
         self._template = ChatTemplate(self._tokenizer, stops)
         pad = self._tokenizer.pad_token_id or 0
@@ -210,6 +203,5 @@ class VllmPolicy(LanguageModelPolicy):
         self._template = ChatTemplate(self._tokenizer, stops)
         settings = LocalSettings(None, batch_size, precision, cache_gib, sleeps=False)
         model = load_local(source, settings)
-        own = int(getattr(config, "max_position_embeddings", 1 << 30))
-        self._context = min(own, model.context)
+        self._context = min(own_context(config), model.context)
         self._engine = VllmEngine(model, stops, sampling.max_tokens, sampling.stop)

@@ -177,13 +177,7 @@ def record_turn(
 ) -> TurnRecord:
     """Return the record of a turn.
 
-    Args:
-        user: The user message that was replied to.
-        pictures: The picture beside each user message so far; () if observations are text.
-        reply: What the policy said.
-        result: What it did.
-        names: Names of the actions.
-        seconds: What the policy took.
+    ``pictures`` has one beside each user message so far, none if observations are text.
     """
     return TurnRecord(
         user=user,

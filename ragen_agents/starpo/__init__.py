@@ -32,6 +32,7 @@ from ragen_agents.starpo.parts.policy_losses import (
     PolicyLossInput,
     register_policy_loss,
 )
+from ragen_agents.starpo.parts.registry import Part
 
 if TYPE_CHECKING:
     from ragen_agents.engines.base import Engine
@@ -80,6 +81,7 @@ __all__ = [
     "EstimatorInput",
     "FilterInput",
     "GroupFilter",
+    "Part",
     "PolicyLoss",
     "PolicyLossInput",
     "RewardFunction",

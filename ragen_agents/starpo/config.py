@@ -11,7 +11,7 @@ from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.filters import FILTERS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
-from ragen_agents.starpo.parts.registry import Registry
+from ragen_agents.starpo.parts.registry import Part, Registry
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import FORMATS, IMAGE
 from ragen_envs.levels.splits import TRAIN
@@ -435,6 +435,16 @@ def check_split(game: Any) -> None:
         raise RagenError(
             f"the game is of the split {split!r:.40}, but training always uses the training split"
         )
+
+
+def parts_of(config: TrainConfig) -> dict[str, Part]:
+    """Return the parts that a config chooses, by the field that does."""
+    return {
+        ESTIMATORS.field: ESTIMATORS[config.advantage.estimator],
+        FILTERS.field: FILTERS[config.filter.kind],
+        POLICY_LOSSES.field: POLICY_LOSSES[config.loss.policy_loss],
+        AGGREGATIONS.field: AGGREGATIONS[config.loss.agg_mode],
+    }
 
 
 def resources_of(config: TrainConfig) -> dict[str, Any]:

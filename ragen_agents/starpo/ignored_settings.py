@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.config import TrainConfig, parts_of
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
-from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.registry import is_builtin
 
 Reason = Callable[[TrainConfig], str | None]
@@ -21,10 +20,7 @@ def setting_warnings(config: TrainConfig) -> Iterator[str]:
         if value != attrgetter(name)(TrainConfig()) and (cause := reason(config)) is not None:
             shown = value if isinstance(value, str) else json.dumps(value)
             yield f"{name}={shown} has no effect with {cause}"
-    for field, part in (
-        (ESTIMATORS.field, ESTIMATORS[config.advantage.estimator]),
-        (POLICY_LOSSES.field, POLICY_LOSSES[config.loss.policy_loss]),
-    ):
+    for field, part in parts_of(config).items():
         for name, value in part.published.items():
             if (given := _setting(config, name, part.params)) != value:
                 yield f"{field}={part.name} was published with {name}={value}, but it is {given}"

@@ -34,9 +34,9 @@ class RunProcesses:
         if self.count > 1:
             self._store = distributed_c10d._get_default_store()
 
-    def agree(self, error: RagenError | None) -> None:
-        """Raise the error of any process in every process; all call this together."""
-        agree(error, self._accelerator)
+    def together(self, work: Callable[[], T]) -> T:
+        """Call a function in all processes, and raise the error of any of them in every one."""
+        return together(work, self._accelerator)
 
     def from_first(self, value: T) -> T:
         """Return the first process's value; all call this together."""

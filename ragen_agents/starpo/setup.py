@@ -195,7 +195,8 @@ def _served(
 
     server = config.server
     urls, leads = server_share([check_base_url(url) for url in server.urls], processes.rank, processes.count)
-    servers = [ServedModel(url, model.vocab_size, server.timeout, server.outage_timeout) for url in urls]
+    vocabulary = model.get_text_config().vocab_size
+    servers = [ServedModel(url, vocabulary, server.timeout, server.outage_timeout) for url in urls]
     shared = folder if server.folder is None else Path(server.folder)
     run = processes.from_first(f"{uuid.uuid4().hex[:8]}-")
     return ServedEngine(

@@ -11,6 +11,7 @@ import torch
 
 from ragen_agents.engines.base import Engine, EngineError
 from ragen_agents.engines.device import is_out_of_memory
+from ragen_agents.model_files.folders import own_context
 from ragen_agents.rollout.chat import ChatCodec, stop_token_ids
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
@@ -136,7 +137,7 @@ class Trainer:
                 only_writes=engine is None and config.engine == "vllm-server",
             )  # fmt: skip
         self.codec = ChatCodec(self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer))
-        self._own_context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
+        self._own_context = own_context(policy.config)
         self._context = self._own_context
         if engine is None:
             self._context = engine_context(config, self._make_env, self.codec, self._own_context)
@@ -185,8 +186,9 @@ class Trainer:
             together(enter, self.accelerator)
             with reported(self.config, "resuming"):
                 self.state.resume()
-            journal = Journal(self.run_dir, self.state.progress, self.is_main_process)
-            resources.enter_context(journal)
+            journal = resources.enter_context(
+                Journal(self.run_dir, self.state.progress, self.is_main_process)
+            )
             self.state.settle(journal)
             try:
                 self._run(journal)
@@ -278,6 +280,9 @@ class Trainer:
             return True
         if progress.pending is not None:
             return self._finish(journal, progress.pending)
+        if (done := progress.iteration) >= self.config.iterations:
+            has = f"'{self.run_dir}' already has {done} iteration{'s' * (done != 1)}"
+            self._warn(f"{has}; nothing to train. More iterations extend the run")
         self._sync()
         if self.config.evaluation.every and not progress.metrics_size:
             initial = self._evaluate(journal, 0)

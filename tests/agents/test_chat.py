@@ -1,5 +1,7 @@
 """Prompts of training and of the benchmark, under the chat templates that people use."""
 
+from datetime import date
+
 import pytest
 
 transformers = pytest.importorskip("transformers")
@@ -8,7 +10,7 @@ pytest.importorskip("torch")
 from chat_templates import CHATML, QWEN25, SHAPES, THINKS, stops_of, tokenizer_with  # noqa: E402
 from scripted_engine import ScriptedEngine  # noqa: E402
 
-from ragen_agents.chat_template import ChatTemplate, template_ids  # noqa: E402
+from ragen_agents.chat_template import ChatTemplate  # noqa: E402
 from ragen_agents.policies.base import Request, Sampling  # noqa: E402
 from ragen_agents.policies.language_models import LanguageModelPolicy  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
@@ -137,11 +139,18 @@ def test_rows_hold_the_prompts_and_the_replies(codec, shape):
     assert turn == len(REPLIES)
 
 
+def rendered(tokenizer, chat):
+    day = date(2024, 7, 26).strftime
+    return tokenizer.apply_chat_template(
+        chat, add_generation_prompt=True, return_dict=False, strftime_now=day
+    )
+
+
 def test_well_formed_replies_are_shown_as_the_template_shows_them(codec, shape):
     chat = [SYSTEM, {"role": "user", "content": "#P_O#"}]
     for user in ("Executed: Up.", "Turn 3\n####"):
         chat += [{"role": "assistant", "content": WELL_FORMED}, {"role": "user", "content": user}]
-    same = codec.prompt(chat) == template_ids(codec.tokenizer, chat, reply=True)
+    same = codec.prompt(chat) == rendered(codec.tokenizer, chat)
     assert same == (shape.verbatim or not shape.appends)
 
 
@@ -171,7 +180,7 @@ def test_what_a_user_writes_is_no_beginning_of_a_turn():
     template = ChatTemplate(tokenizer_with(CHATML))
     chat = [{"role": "user", "content": "Write <think>"}]
     assert template.tokenizer.decode(template.prompt(chat, "<think>")).count("<think>") == 2
-    assert template.prompt(chat) == template_ids(template.tokenizer, chat, reply=True)
+    assert template.prompt(chat) == rendered(template.tokenizer, chat)
 
 
 def test_templates_that_begin_with_think_need_the_setting_in_training():
@@ -193,7 +202,7 @@ def test_templates_without_an_end_of_turn_can_be_scored_but_not_trained():
     with pytest.raises(RagenError, match="end-of-turn"):
         ChatCodec(tokenizer)
     chat = [{"role": "user", "content": "a"}]
-    assert ChatTemplate(tokenizer).prompt(chat) == template_ids(tokenizer, chat, reply=True)
+    assert ChatTemplate(tokenizer).prompt(chat) == rendered(tokenizer, chat)
 
 
 def test_templates_that_tell_the_date_tell_the_same_one_on_every_day():

@@ -1,5 +1,7 @@
 """What models say of tokens, against what their own forward pass says."""
 
+import json
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -59,6 +61,29 @@ def test_a_model_whose_logits_come_in_an_unknown_way_is_refused(tmp_path, capsys
     assert "log-probabilities" in said
     assert "LlamaForCausalLM" in said
     assert not (tmp_path / "run").exists()
+
+
+def test_the_text_model_of_a_larger_one_is_trained_and_played_within_its_context(tmp_path, capsys):
+    text = {**SIZES, "vocab_size": 4096, "head_dim": 16, "max_position_embeddings": 2048}
+    vision = {**SIZES, "image_size": 8, "patch_size": 4}
+    config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
+    model = str(saved_model(tmp_path / "model", config))
+    train = [
+        "train", "bandit", f"model={model}", "iterations=1", "evaluation.every=0", "filter.kind=none",
+        "rollout.prompts_per_iteration=1", "rollout.group_size=4", "rollout.max_tokens=8", "--out",
+    ]  # fmt: skip
+    assert main([*train, str(tmp_path / "run")]) == 0
+    config.text_config.max_position_embeddings = 64
+    config.save_pretrained(model)
+    assert main([*train, str(tmp_path / "short")]) == 2
+    assert "the model reads 64 tokens" in capsys.readouterr().err
+    sft = ["sft", "bandit", f"model={model}", "demonstrations=1", "--out", str(tmp_path / "sft")]
+    assert main(sft) == 2
+    assert "the model reads 64 tokens" in capsys.readouterr().err
+    bench = ["bench", "--agent", model, "--game", "Bandit", "--episodes", "2", "--out", str(tmp_path / "b")]
+    assert main(bench) == 0
+    ends = [json.loads(line)["end"] for line in (tmp_path / "b/episodes.jsonl").read_text().splitlines()]
+    assert ends == ["overflow"] * 2
 
 
 def test_values_are_not_rounded_where_the_passes_are(tmp_path):

@@ -365,6 +365,17 @@ def test_a_server_without_the_routes_is_refused_at_once(tiny, policy, tmp_path, 
     assert "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out" in str(told.value)
 
 
+def test_a_request_that_is_refused_is_not_sent_again(tiny, policy, tmp_path, monkeypatch):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy, patience=0.3)
+        asked = []
+        monkeypatch.setattr(server, "post_pause", lambda *_: (asked.append(1), (404, {}, []))[1])
+        with pytest.raises(EngineError, match=r"refuses /pause\?mode=abort: HTTP 404"):
+            engine.sync(policy, 1)
+        engine.close()
+    assert len(asked) == 1
+
+
 SMALL = [
     "engine=vllm-server", "rollout.prompts_per_iteration=2", "rollout.group_size=4", "rollout.max_tokens=24",
     "update.mini_batch_size=4", "evaluation.every=2", "evaluation.episodes=4", "save_every=9",

@@ -1,6 +1,7 @@
 """What training tells TensorBoard, Weights & Biases and Trackio."""
 
 import sys
+import threading
 import time
 from types import ModuleType, SimpleNamespace
 
@@ -21,18 +22,25 @@ def journal(folder, done, *rows):
             one.metrics(iteration, {"success": success, "warnings": ["text is left out"]})
 
 
-def test_tensorboard_shows_each_iteration_of_a_run_that_was_interrupted_once(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("done", "shown"),
+    [(2, [(1, 0.25), (2, 0.5), (3, 0.875), (4, 1.0)]), (None, [(3, 0.875), (4, 1.0)])],
+    ids=["after a checkpoint", "before the first one"],
+)
+def test_tensorboard_shows_each_iteration_of_a_run_that_was_interrupted_once(
+    done, shown, tmp_path, monkeypatch
+):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     journal(tmp_path, 0, (1, 0.25), (2, 0.5), (3, 0.75))
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + 2)  # file names begin with the second, and order files
-    journal(tmp_path, 2, (3, 0.875), (4, 1.0))
+    if done is None:
+        (tmp_path / "metrics.jsonl").unlink()
+    journal(tmp_path, done or 0, (3, 0.875), (4, 1.0))
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert events.Tags()["scalars"] == ["success"]
-    assert [(e.step, e.value) for e in events.Scalars("success")] == [
-        (1, 0.25), (2, 0.5), (3, 0.875), (4, 1.0),
-    ]  # fmt: skip
+    assert [(e.step, e.value) for e in events.Scalars("success")] == shown
 
 
 def trajectory(group, success):
@@ -87,6 +95,18 @@ def test_tables_of_samples_go_with_the_metrics(name, tmp_path, monkeypatch):
     assert rows == [[1, "train", 0, True, 1.5, "terminated", "[user]\nboard\n\n[assistant]\nUp"]]
     assert [row[1:3] for row in left["samples"][1]] == [["validation", 3]]
     assert run.finished
+
+
+def test_a_tracker_that_cannot_start_leaves_no_other_one_open(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    package = ModuleType("trackio")
+    package.init = lambda **_: int("a")
+    monkeypatch.setitem(sys.modules, "trackio", package)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    before = threading.active_count()
+    with pytest.raises(RagenError, match="Trackio does not start"):
+        journal(tmp_path, 0)
+    assert threading.active_count() == before  # TensorBoard's writer has one
 
 
 @pytest.mark.parametrize("name", ["wandb", "trackio"])

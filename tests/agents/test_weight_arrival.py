@@ -22,7 +22,6 @@ from ragen_agents.engines.weights import (  # noqa: E402  # noqa: E402
     noted,
     sum_of,
 )
-from ragen_envs.errors import RagenError  # noqa: E402
 
 
 def model_of(tied=True):
@@ -105,27 +104,6 @@ def test_merged_layers_are_not_merged_twice():
     model.merge_adapter()
     for name, weight in named_weights(model):
         assert torch.allclose(weight, expected[name], atol=1e-6), name
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"use_dora": True},
-        {"lora_bias": True, "target_modules": ["q_proj"]},
-        {"target_modules": ["embed_tokens", "q_proj"]},
-        {"target_modules": ["q_proj"], "modules_to_save": ["norm"]},
-        {"target_modules": ["lm_head"]},
-    ],
-)
-def test_other_adapters_are_refused(changes):
-    with pytest.raises(RagenError, match="cannot be merged for an engine: only plain LoRA"):
-        list(named_weights(adapted(model_of(), **changes)))
-
-
-def test_another_kind_of_adapter_is_refused():
-    settings = peft.IA3Config(target_modules=["q_proj"], feedforward_modules=[])
-    with pytest.raises(RagenError, match="the adapter of 'default' cannot be merged"):
-        list(named_weights(peft.get_peft_model(model_of(), settings)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -55,14 +55,9 @@ class Batch:
         return self._order[: self._count]
 
     def read(self, chunks: Sequence[Sequence[int]], pad: int) -> Tensor:
-        """Read chunks of any lengths, before anything is fed.
+        """Read chunks of any lengths, one a row, none empty, before anything is fed.
 
-        Args:
-            chunks: One a row, none empty.
-            pad: Any token id.
-
-        Returns:
-            The logits after each chunk, (rows, vocabulary).
+        Returns the logits after each chunk, (rows, vocabulary).
         """
         longest = max(map(len, chunks))
         ids = torch.tensor([[pad] * (longest - len(c)) + list(c) for c in chunks])
@@ -111,9 +106,7 @@ class Batch:
     def keep(self, is_open: Tensor, left: int) -> None:
         """Swap rows that have ended with open ones behind them, and continue with the others.
 
-        Args:
-            is_open: (n,) bool, which of the rows are.
-            left: How many are.
+        ``left`` of the rows, (n,) bool, are open.
         """
         ended, going = (~is_open[:left]).nonzero()[:, 0], is_open[left:].nonzero()[:, 0] + left
         places, others = torch.cat([ended, going]), torch.cat([going, ended])

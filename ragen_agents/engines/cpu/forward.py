@@ -66,26 +66,18 @@ class Forward(Protocol):
     """Passes tokens through a model."""
 
     def __call__(self, ids: Tensor, positions: Tensor, cache: Cache, known: Known) -> Tensor:
-        """Read tokens after those in a cache, which grows.
+        """Read tokens, (rows, n), after those in a cache of `GrowingLayer`, which grows.
 
-        Args:
-            ids: (rows, n) token ids.
-            positions: (rows, n), from 0.
-            cache: Of `GrowingLayer`.
-            known: Of all slots, those of ``ids`` included.
-
-        Returns:
-            The logits after the last token of each row, (rows, vocabulary).
+        Positions, (rows, n), count from 0, and known slots include those of ``ids``. Returns the logits after
+        the last token of each row, (rows, vocabulary).
         """
 
 
 class ModuleForward:
     """The model's own forward pass, of any architecture.
 
-    Args:
-        model: A causal language model.
-        windowed: Whether its attention has a window, whose masks only the model itself can make; it then
-            waits for the device at each step.
+    The masks of attention with a window only the model itself can make; it then waits for the device at each
+    step.
     """
 
     def __init__(self, model: Any, windowed: bool) -> None:
@@ -116,11 +108,7 @@ class ModuleForward:
 
 
 def forward_of(model: Any, windowed: bool) -> Forward:
-    """Return the fastest pass that gives a model's own logits.
-
-    Args:
-        model: A causal language model in evaluation mode.
-        windowed: Whether its attention has a window.
+    """Return the fastest pass that gives the own logits of a model in evaluation mode.
 
     The two are compared without gradients and in the precision of the caller.
     """
@@ -157,11 +145,7 @@ def _agree(one: Forward, other: Forward, model: Any) -> bool:
 
 
 class LlamaForward:
-    """Passes through a model of one of the known types.
-
-    Args:
-        model: It, with or without adapters.
-    """
+    """Passes through a model of one of the known types, with or without adapters."""
 
     def __init__(self, model: Any) -> None:
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -209,10 +193,7 @@ def heads_of(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values of a layer before rotation, (..., heads, head size) each.
 
-    Args:
-        module: The layer's attention.
-        states: (..., width).
-        normed: Applies a norm to states, for models with norms of queries and keys.
+    States are (..., width); ``normed`` applies a norm, for models with norms of queries and keys.
     """
     query, key, value = (
         project(states).unflatten(-1, (-1, module.head_dim))

@@ -170,10 +170,7 @@ class KeyValues:
     def beginnings(self, rows: Tensor, counts: Tensor, spare: int) -> "KeyValues":
         """Return the first tokens of some rows, copied, without gaps: they lie at the end of the slots.
 
-        Args:
-            rows: (n,) of these rows.
-            counts: (n,) tokens of each, of all slots.
-            spare: Slots of spare room.
+        ``counts`` are the tokens of each row, (n,), in all slots; ``spare`` slots of room follow.
         """
         whole = self._with_common(min(self.common_count, int(counts.min())))
         at = whole.places[rows]

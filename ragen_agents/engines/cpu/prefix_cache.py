@@ -30,12 +30,9 @@ class PrefixCache:
         self._read: list[list[int]] = []
 
     def sample(self, decoder: Decoder, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[Sample]:
-        """Sample a reply to each prompt, and read only what is not cached.
+        """Sample a reply to each prompt, and read only what is not cached; no prompt is empty.
 
-        Args:
-            decoder: With the model that has read what is cached.
-            prompts: Token ids, none empty.
-            seeds: One a prompt.
+        The decoder's model is the one that has read what is cached.
         """
         places = self._places(decoder, prompts)
         suffixes = [prompt[n:] for prompt, (_, n) in zip(prompts, places, strict=True)]

@@ -82,12 +82,7 @@ class Sample:
 class Replies:
     """The tokens of rows as they are drawn. Nothing here waits for the device until ``samples``.
 
-    Args:
-        rows: Number of rows.
-        max_tokens: Most tokens of a row.
-        stop_token_ids: Tokens that end a row.
-        device: Of the model.
-        ends_with_stop: Returns which rows of tokens, (n, steps) int64, end with a stop text.
+    ``ends_with_stop`` returns which rows of tokens, (n, steps) int64, end with a stop text.
     """
 
     def __init__(

@@ -172,9 +172,7 @@ def has_packed_kernel() -> bool:
 def _is_right(device: torch.device, tolerance: float) -> bool:
     """Compare attention in a small tree, and its gradients, with a softmax over all products.
 
-    Args:
-        device: Of the tree.
-        tolerance: Most difference of numbers that are about 1 in size.
+    Numbers are about 1 in size.
     """
     ids = torch.tensor([[1, 2, 3, 4], [1, 2, 5, 0], [1, 6, 7, 8]])
     tree = TokenTree.of(ids, ids != 0, 2)

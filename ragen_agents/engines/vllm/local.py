@@ -80,7 +80,6 @@ class LocalModel:
         self._advice = advice
         self._engine, self._can_sleep = engine, can_sleep
         self._state: Literal["awake", "asleep", "empty"] = "awake"
-        self._sent: tuple[str, Sums] | None = None
 
     @property
     def needs_weights(self) -> bool:
@@ -131,7 +130,7 @@ class LocalModel:
         Called when nothing is queued.
 
         Raises:
-            EngineError: It holds other weights afterwards, or the label's are not those of before.
+            EngineError: It holds other weights afterwards.
         """
         if self._state == "asleep":
             self._wake()
@@ -150,11 +149,6 @@ class LocalModel:
             if not self._engine.reset_prefix_cache():
                 raise EngineError("vLLM could not clear its prefix cache: requests are running")
             self._engine.set_weight_version(label)
-        if self._sent is not None and self._sent[0] == label and self._sent[1] != sent:
-            raise EngineError(
-                f"the model has changed since version '{label}' of its weights was sent; sync first"
-            )
-        self._sent = label, sent
 
     def sleep(self, keep_weights: bool) -> None:
         """Leave the device's memory to others, where it can."""

@@ -58,13 +58,10 @@ class MemoryShare(NamedTuple):
 
 
 def needs_of(config: Any, precision: str, context: int | None, sequences: int) -> MemoryNeeds:
-    """Compute the memory that a model needs in vLLM.
+    """Compute the memory that a model needs in vLLM for so many conversations at the same time.
 
-    Args:
-        config: A transformers config.
-        precision: Key of `BYTES_PER_ELEMENT`.
-        context: Most tokens of a conversation; None for the model's context, of which ``_USUAL`` must fit.
-        sequences: Conversations at the same time.
+    Without a context of theirs, ``_USUAL`` tokens of the model's must fit. The precision is a key of
+    `BYTES_PER_ELEMENT`.
     """
     own = int(getattr(config.get_text_config(), "max_position_embeddings", _USUAL))
     usual = min(own, _USUAL) if context is None else context
@@ -99,14 +96,8 @@ def share_of_device(
 ) -> MemoryShare:
     """Divide a device between the trainer and vLLM.
 
-    Args:
-        free: Bytes of the device that are free now.
-        total: Bytes of the device.
-        needs: What vLLM needs.
-        cache_gib: Size of the cache, if the user has set it.
-        utilization: Share of the device for vLLM, if the user has set it.
-        reserved: Bytes that the trainer will take later and keep while vLLM works.
-        advice: What to change where that is not enough.
+    Sizes are in bytes. ``cache_gib`` and ``utilization``, the share of the device for vLLM, are what the user
+    has set; ``reserved`` is what the trainer will take later and keep while vLLM works.
     """
     limit = free - MARGIN if utilization is None else int(total * utilization)
     if limit > free:

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -19,6 +19,9 @@ from ragen_agents.engines.vllm.server import ServedModel
 from ragen_agents.engines.weights import Digests, check_scores, digests_of, named_weights, probe, probed
 from ragen_envs.errors import RagenError, first_line
 
+if TYPE_CHECKING:
+    from ragen_agents.starpo.processes import RunProcesses
+
 WEIGHTS: Final = "weights-for-server"
 """Folder that holds the weights which the servers have."""
 _RESTARTS: Final = 3
@@ -27,26 +30,6 @@ _WAIT: Final = 0.2
 """Seconds between two looks at a server that another process gives the weights."""
 
 T = TypeVar("T")
-
-
-class Processes(Protocol):
-    """The processes of a run, of which each has an engine."""
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the one that writes."""
-
-    def agree(self, error: RagenError | None) -> None:
-        """Raise the error of any process in every process; all call this together."""
-
-    def from_first(self, value: T) -> T:
-        """Return the first process's value; all call this together."""
-
-    def acquire(self, name: str) -> bool:
-        """Acquire the lock, unless another process holds it."""
-
-    def release(self, name: str) -> None:
-        """Release the lock."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +68,7 @@ class ServedEngine:
         max_tokens: int,
         context: int,
         run: str,
-        processes: Processes,
+        processes: "RunProcesses",
     ) -> None:
         self.version = 0
         self._servers, self._leads = list(servers), leads
@@ -100,7 +83,7 @@ class ServedEngine:
         self._loop = BackgroundLoop()
         self._restoring = asyncio.Lock()
         try:
-            processes.agree(self._attempt(self._check(context)))
+            processes.together(lambda: self._loop.run(self._check(context)))
         except RagenError:
             self.close()
             raise
@@ -130,16 +113,9 @@ class ServedEngine:
         self._forget()
         self.version, self._label = version, f"{self._run}{version}"
         self._restarts.clear()
-        error = None
-        if self._processes.is_first:
-            self._has_written = True
-            try:
-                self._sent = _write(model, self._folder, self._servers[0].precision)
-            except RagenError as failure:
-                error = failure
-        self._processes.agree(error)
-        self._sent = self._processes.from_first(self._sent)
-        self._processes.agree(self._attempt(self._load_all()) if self._leads else None)
+        written = self._processes.together(lambda: self._write(model))
+        self._sent = self._processes.from_first(written)
+        self._processes.together(lambda: self._loop.run(self._load_all()))
 
     def release(self) -> None:
         """Do nothing: the servers have devices of their own."""
@@ -158,12 +134,20 @@ class ServedEngine:
         for server in self._servers:
             server.forget_outage()
 
-    def _attempt(self, work: Coroutine[Any, Any, None]) -> RagenError | None:
+    def _write(self, model: Any) -> _Sent:
+        """Write a model's weights as a model folder's, in the servers' arithmetic; in the first process."""
+        if not self._processes.is_first:
+            return _Sent()
+        self._has_written = True
+        weights = named_weights(model, getattr(torch, self._servers[0].precision))
+        tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in weights}
         try:
-            self._loop.run(work)
-        except RagenError as error:
-            return error
-        return None
+            self._folder.mkdir(parents=True, exist_ok=True)
+            save_file(tensors, self._folder / "model.safetensors", {"format": "pt"})
+        except (OSError, SafetensorError) as error:
+            raise EngineError(f"'{self._folder}' cannot be written: {first_line(error)}") from error
+        vocabulary = model.config.get_text_config().vocab_size
+        return _Sent(digests_of(tensors, vocabulary), probe(model), probed(model))
 
     async def _send(self, requests: Sequence[TokenRequest]) -> None:
         self._tasks |= {asyncio.create_task(self._completion(request)) for request in requests}
@@ -188,7 +172,8 @@ class ServedEngine:
             )
 
     async def _load_all(self) -> None:
-        await asyncio.gather(*map(self._load, self._servers))
+        if self._leads:
+            await asyncio.gather(*map(self._load, self._servers))
 
     async def _load(self, server: ServedModel) -> None:
         await server.load(self._folder, self._label, self._sent.digests)
@@ -238,19 +223,6 @@ class ServedEngine:
                 f"the server {url} lost version {self.version} of the weights {self._restarts[url]} times: "
                 "something restarts it"
             )
-
-
-def _write(model: Any, folder: Path, precision: str) -> _Sent:
-    """Write a model's weights as a model folder's, in the servers' arithmetic."""
-    weights = named_weights(model, getattr(torch, precision))
-    tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in weights}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    except (OSError, SafetensorError) as error:
-        raise EngineError(f"'{folder}' cannot be written: {first_line(error)}") from error
-    vocabulary = model.config.get_text_config().vocab_size
-    return _Sent(digests_of(tensors, vocabulary), probe(model), probed(model))
 
 
 class BackgroundLoop:

@@ -141,6 +141,8 @@ class ServedModel:
                 async with self._room, asyncio.timeout(self._timeout):
                     response = await self._client.request(method, route, json=body)
                 answer = read(kind.model_validate_json(self._content(route, response)))
+            except EngineError:  # a refusal, and a ValueError too
+                raise
             except TimeoutError:
                 self._bear(f"{route}: no answer in {self._timeout:g} s")
             except (_TroubleError, ValueError, httpx2.HTTPError) as error:

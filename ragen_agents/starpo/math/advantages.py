@@ -49,11 +49,7 @@ def _differ(numbers: Tensor) -> bool:
 def dr_grpo(returns: Tensor, groups: Tensor) -> Tensor:
     """Return R minus the mean of the group, not divided by a deviation (Liu et al. 2025), (B,).
 
-    A group of equal returns has advantage 0.
-
-    Args:
-        returns: (B,), of whole trajectories.
-        groups: (B,) int64, which group each belongs to.
+    Arguments are those of ``grpo``. A group of equal returns has advantage 0.
     """
     return _per_group(returns, groups, lambda inside, _: inside - inside.mean())
 
@@ -61,11 +57,7 @@ def dr_grpo(returns: Tensor, groups: Tensor) -> Tensor:
 def rloo(returns: Tensor, groups: Tensor) -> Tensor:
     """Return R minus the mean of the *others* of the group (Ahmadian et al. 2024, arXiv 2402.14740), (B,).
 
-    A group of one and a group of equal returns have advantage 0.
-
-    Args:
-        returns: (B,), of whole trajectories.
-        groups: (B,) int64, which group each belongs to.
+    Arguments are those of ``grpo``. A group of one and a group of equal returns have advantage 0.
     """
     return _per_group(returns, groups, lambda inside, _: inside - (inside.sum() - inside) / (len(inside) - 1))
 
@@ -73,12 +65,8 @@ def rloo(returns: Tensor, groups: Tensor) -> Tensor:
 def opo(returns: Tensor, groups: Tensor, lengths: Tensor) -> Tensor:
     """Return R minus the mean of the group weighted by length (OPO, arXiv 2505.23585), (B,).
 
-    This baseline has the least variance if the squared norm of a gradient is proportional to the length.
-
-    Args:
-        returns: (B,), of whole trajectories.
-        groups: (B,) int64, which group each belongs to.
-        lengths: (B,), action tokens of each.
+    This baseline has the least variance if the squared norm of a gradient is proportional to the length: the
+    action tokens of a trajectory, (B,). Other arguments are those of ``grpo``.
     """
 
     def centred(inside: Tensor, members: Tensor) -> Tensor:
@@ -100,9 +88,7 @@ def gpg(returns: Tensor, groups: Tensor) -> Tensor:
 def maxrl(successes: Tensor, groups: Tensor) -> Tensor:
     """Return (success - mean) / mean within each group (MaxRL, arXiv 2602.02710), (B,).
 
-    Args:
-        successes: (B,), 0 or 1.
-        groups: (B,) int64, which group each belongs to.
+    Successes, (B,), are 0 or 1; groups are those of ``grpo``.
     """
     return _per_group(successes, groups, lambda inside, _: inside / inside.mean() - 1)
 
@@ -235,12 +221,7 @@ def place_rewards(turn_rewards: list[list[float]], turn_ids: Tensor) -> Tensor:
 
 
 def step_returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """Return the discounted sum of rewards from each turn on.
-
-    Args:
-        rewards: Of each turn of an episode.
-        gamma: Discount per turn.
-    """
+    """Return the sum of an episode's rewards from each turn on, discounted by ``gamma`` per turn."""
     returns: list[float] = []
     ahead = 0.0
     for reward in reversed(rewards):

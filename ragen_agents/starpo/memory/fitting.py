@@ -18,15 +18,31 @@ _FILLED: Final = 0.85
 """Share of a GPU up to which more than ``MOST_TOKENS`` are chosen."""
 _ENOUGH: Final = 8192
 """Tokens with which a pass keeps a GPU busy, so that layers need not be recomputed for more."""
-_REMEDIES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    ("update.gradient_checkpointing=true", {"update": {"gradient_checkpointing": True}}),
-    ("fsdp=true", {"fsdp": True}),
-    ("update.precision=bfloat16", {"update": {"precision": "bfloat16"}}),
-    ("engine=vllm", {"engine": "vllm"}),
-    ("engine=vllm-server", {"engine": "vllm-server"}),
-    ("lora.rank=64", {"lora": {"rank": 64, "alpha": 64}}),
-)
-"""Settings that make a run smaller, beside its micro-batches; the first changes results least."""
+_Applies = Callable[[TrainConfig, MemoryPlan], bool]
+_REMEDIES: Final[tuple[tuple[str, dict[str, Any], _Applies], ...]] = (
+    (
+        "update.gradient_checkpointing=true", {"update": {"gradient_checkpointing": True}},
+        lambda config, _: not config.update.gradient_checkpointing,
+    ),
+    ("fsdp=true", {"fsdp": True}, lambda config, plan: plan.devices > 1 and not config.fsdp),
+    (
+        "update.precision=bfloat16", {"update": {"precision": "bfloat16"}},
+        lambda config, _: config.update.precision == "float32",
+    ),
+    (
+        "engine=vllm", {"engine": "vllm"},
+        lambda config, plan: config.engine == "transformers" and plan.device.is_cuda
+        and plan.devices == 1 and not config.fsdp,
+    ),
+    (
+        "engine=vllm-server", {"engine": "vllm-server"},
+        lambda config, plan: config.engine
+        == ("transformers" if config.fsdp or plan.devices > 1 else "vllm"),
+    ),
+    ("lora.rank=64", {"lora": {"rank": 64, "alpha": 64}}, lambda config, _: config.lora is None),
+)  # fmt: skip
+"""Settings that make a run smaller, beside its micro-batches, and when each does; the first changes results
+least."""
 _DOING: Final = {
     "rollout": "to generate replies",
     "scores": "to score trajectories",
@@ -140,29 +156,13 @@ def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
 def _smaller(config: TrainConfig, planner: Planner) -> Iterator[tuple[list[str], TrainConfig]]:
     """Yield configs that need less, and what is changed: nothing, each remedy, then all up to each."""
     plan = planner(config)
-    remedies = [r for r in _REMEDIES if _applies(config, r[0], plan)]
+    remedies = [(name, change) for name, change, applies in _REMEDIES if applies(config, plan)]
     yield [], config
     for name, change in remedies:
         yield [name], _changed(config, change)
     for count in range(2, len(remedies) + 1):
         names, changes = zip(*remedies[:count], strict=True)
         yield list(names), _changed(config, merged(*changes))
-
-
-def _applies(config: TrainConfig, remedy: str, plan: MemoryPlan) -> bool:
-    update, is_alone = config.update, plan.devices == 1
-    local = "transformers" if config.fsdp or not is_alone else "vllm"
-    return {
-        "update.gradient_checkpointing=true": not update.gradient_checkpointing,
-        "update.precision=bfloat16": update.precision == "float32",
-        "fsdp=true": not is_alone and not config.fsdp,
-        "engine=vllm": config.engine == "transformers"
-        and plan.device.is_cuda
-        and is_alone
-        and not config.fsdp,
-        "engine=vllm-server": config.engine == local,
-        "lora.rank=64": config.lora is None,
-    }[remedy]
 
 
 def _changed(config: TrainConfig, change: dict[str, Any]) -> TrainConfig:

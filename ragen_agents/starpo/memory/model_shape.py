@@ -9,6 +9,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 
 from ragen_agents.engines.cpu.tree_pass import suits_trees
+from ragen_agents.model_files.folders import own_context
 from ragen_agents.model_files.source import model_source
 from ragen_envs.errors import RagenError, first_line
 
@@ -139,7 +140,7 @@ def shape_of(config: Any) -> ModelShape:
         intermediate=intermediate,
         norms=norms.count((hidden,)) // layers,
         head_norms=any("q_norm" in n for n, _ in model.named_parameters()),
-        context=int(getattr(text, "max_position_embeddings", 1 << 30)),
+        context=own_context(text),
         reads_trees=suits_trees(text),
     )
 

@@ -55,11 +55,8 @@ def fitted_to_device(
 class Sizes:
     """Plans the memory of configs that have the same model and game.
 
-    Args:
-        config: One of them.
-        make_env: Makes a conversation.
-        download: Whether a hub's model may be asked for its config and tokenizer.
-        model: A transformers config in place of that of ``config.model``.
+    A hub's model may be asked for its config and tokenizer if ``download`` says so; ``model`` is a
+    transformers config in place of that of ``config.model``.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ragen_agents.starpo.parts.registry import Registry
+from ragen_agents.starpo.parts.registry import Part, Registry
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,15 @@ class BatchTotals:
 
 
 @dataclass(frozen=True)
-class Aggregation:
+class Aggregation(Part):
     """A way to reduce per-token losses to one number.
 
     Its denominator counts the whole mini-batch, so that the sum over micro-batches does not depend on how
     the mini-batch is split.
     """
 
-    name: str
-    """Name in ``loss.agg_mode``."""
     function: Callable[[Tensor, Tensor, BatchTotals], Tensor]
     """Reduces (B, T) losses under a (B, T) bool mask to a scalar."""
-    summary: str
-    """One line for the documentation, with the source."""
 
 
 AGGREGATIONS: Final[Registry[Aggregation]] = Registry("loss.agg_mode")

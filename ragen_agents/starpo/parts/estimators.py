@@ -17,15 +17,15 @@ A new one is a function, a registration and a test::
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
 
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.math import advantages as adv
-from ragen_agents.starpo.parts.registry import Registry
+from ragen_agents.starpo.parts.registry import Part, Registry
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
@@ -76,15 +76,11 @@ _Function = Callable[[EstimatorInput], AdvantageEstimate]
 
 
 @dataclass(frozen=True)
-class Estimator:
+class Estimator(Part):
     """An advantage estimator and what it needs from the trainer."""
 
-    name: str
-    """Name in ``advantage.estimator``."""
     function: _Function
     """A pure function of the batch."""
-    summary: str
-    """One line for the documentation, with the source."""
     needs_critic: bool = False
     """Whether it reads ``values``. The trainer then trains a critic, and whitens the advantages where
     ``advantage.whiten`` asks for it; the estimate must have value targets."""
@@ -92,11 +88,6 @@ class Estimator:
     """Whether it compares the members of a group, so that ``rollout.group_size`` must be at least 2."""
     reads_token_rewards: bool = False
     """Whether it reads ``rewards`` rather than ``returns``, so that ``loss.kl=reward`` has an effect."""
-    published: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that are part of the publication, such as ``{"advantage.turn_gamma": 0.95}``; the trainer
-    warns where others are set."""
-    params: Mapping[str, float] = field(default_factory=dict)
-    """Settings of its own and their defaults, set by ``advantage.params``."""
 
 
 ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator")

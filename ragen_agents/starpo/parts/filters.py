@@ -11,13 +11,13 @@ A new one is a function, a registration and a test, as for estimators::
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_agents.starpo.parts.registry import Registry
+from ragen_agents.starpo.parts.registry import Part, Registry
 from ragen_envs.errors import RagenError
 
 _SAME = 1e-8
@@ -44,19 +44,13 @@ class FilterInput:
 
 
 @dataclass(frozen=True)
-class GroupFilter:
+class GroupFilter(Part):
     """A filter and what it needs."""
 
-    name: str
-    """Name in ``filter.kind``."""
     function: Callable[[FilterInput], Iterable[int]]
     """Returns the indices of the groups to keep."""
-    summary: str
-    """One line for the documentation, with the source."""
     needs_group: bool = False
     """Whether it compares the members of a group, so that ``rollout.group_size`` must be at least 2."""
-    params: Mapping[str, float] = field(default_factory=dict)
-    """Settings of its own and their defaults, set by ``filter.params``."""
 
 
 FILTERS: Final[Registry[GroupFilter]] = Registry("filter.kind")
@@ -72,14 +66,8 @@ def apply_filter(
     """Return the indices of the groups that a filter keeps, ascending.
 
     The result may be empty: a filter by deviation, other than softmax-top-p, drops groups of equal returns.
-    Where there are no groups, because the game failed in all of them, the filter is not asked.
-
-    Args:
-        returns: The returns of the members of each group.
-        kind: Name of a registered filter.
-        ratio: Share of the groups (or of their variance) to keep, in (0, 1], for filters that use it.
-        seed: Seed of the filters that draw.
-        params: The filter's own settings that differ from its defaults.
+    Where there are no groups, because the game failed in all of them, the filter is not asked. ``params`` are
+    the filter's own settings that differ from its defaults.
 
     Raises:
         RagenError: The filter returned something other than different indices of groups.

@@ -1,8 +1,8 @@
 """Policy losses, chosen by ``loss.policy_loss``. A new one is added like an estimator."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from ragen_agents.starpo.math.losses import (
     geometric_mean,
     with_sequence_ratio,
 )
-from ragen_agents.starpo.parts.registry import Registry
+from ragen_agents.starpo.parts.registry import Part, Registry
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
@@ -44,20 +44,11 @@ class PolicyLossInput:
 
 
 @dataclass(frozen=True)
-class PolicyLoss:
+class PolicyLoss(Part):
     """A policy loss."""
 
-    name: str
-    """Name in ``loss.policy_loss``."""
     function: Callable[[PolicyLossInput], TokenLoss]
     """Returns the loss of each token; tokens outside the mask are ignored."""
-    summary: str
-    """One line for the documentation, with the source."""
-    published: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that are part of the publication, such as ``{"loss.agg_mode": "seq-mean-token-mean"}``; the
-    trainer warns where others are set."""
-    params: Mapping[str, float] = field(default_factory=dict)
-    """Settings of its own and their defaults, set by ``loss.params``."""
 
 
 POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss")

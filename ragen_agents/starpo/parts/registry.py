@@ -1,23 +1,29 @@
 """Named parts that a config chooses among, built in or registered by a user."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from ragen_envs.errors import RagenError
 
 _PROJECT = ("ragen_agents", "ragen_envs")
 
 
-class Part(Protocol):
-    """A part with a name."""
+@dataclass(frozen=True)
+class Part:
+    """A function with a name: an estimator, a filter, a policy loss or an aggregation."""
 
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The function."""
+    name: str
+    """Name in the config, such as in ``filter.kind``."""
+    function: Callable[..., Any]
+    """The function."""
+    summary: str
+    """One line for the documentation, with the source."""
+    published: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    """Settings that are part of the publication, such as ``{"advantage.turn_gamma": 0.95}``; the trainer
+    warns where others are set."""
+    params: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+    """Settings of its own and their defaults, set by ``params`` of its section; aggregations have none."""
 
 
 PartT = TypeVar("PartT", bound=Part)

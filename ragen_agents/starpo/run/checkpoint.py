@@ -171,13 +171,7 @@ def path_of(folder: Path, iteration: int) -> Path:
 
 
 def prune(folder: Path, keep: int, healthy: int | None) -> None:
-    """Remove all but the last checkpoints and the last healthy one, and what a killed run left.
-
-    Args:
-        folder: The run's ``checkpoints`` folder.
-        keep: How many of the last ones stay.
-        healthy: Iterations of the last healthy one.
-    """
+    """Remove all but the last ``keep`` checkpoints and the last healthy one, and what a killed run left."""
     spared = None if healthy is None else path_of(folder, healthy)
     remove_unfinished(folder)
     numbered = _numbered(folder)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -16,6 +16,7 @@ from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_envs.errors import RagenError, first_line
 
 SAMPLES: Final = "samples.jsonl"
+_Sample = Mapping[str, Any]
 _COLUMNS: Final = ("iteration", "kind", "group", "success", "return", "end", "conversation")
 
 
@@ -26,16 +27,25 @@ class Journal(ResourceContext):
     """
 
     def __init__(self, folder: Path, progress: Progress, active: bool = True) -> None:
-        self._sizes = {METRICS: progress.metrics_size, SAMPLES: progress.samples_size}
-        self._folder = folder
-        self._active = active
-        self._trackers = open_trackers(folder, progress.iteration) if active else []
+        self._folder, self._progress, self._active = folder, progress, active
+        self._trackers: list[TensorBoardTracker | _TableTracker] = []
         self._files: dict[str, BinaryIO] = {}
+        self._unsent: list[dict[str, Any]] = []
+        """Samples since the last metrics, which the trackers get together."""
 
     def _open(self, resources: ExitStack) -> None:
-        for tracker in self._trackers:
+        if not self._active:
+            return
+        for kind in (TensorBoardTracker, WandbTracker, TrackioTracker):
+            try:
+                tracker = kind(self._folder, self._progress)
+            except ImportError:
+                continue
             resources.callback(tracker.close)
-        for name, size in self._sizes.items() if self._active else ():
+            self._trackers.append(tracker)
+        resources.callback(self._send, None, {})
+        sizes = {METRICS: self._progress.metrics_size, SAMPLES: self._progress.samples_size}
+        for name, size in sizes.items():
             file = resources.enter_context((self._folder / name).open("ab"))
             if file.tell() < size:
                 raise RagenError(f"'{self._folder / name}' is shorter than its checkpoint says")
@@ -58,8 +68,7 @@ class Journal(ResourceContext):
         """Append the metrics of an iteration."""
         self._line(METRICS, {ITERATION: iteration, **values})
         scalars = {name: value for name, value in values.items() if isinstance(value, float | int)}
-        for tracker in self._trackers:
-            tracker.add(iteration, scalars)
+        self._send(iteration, scalars)
 
     def sample(self, iteration: int, kind: str, trajectory: Trajectory) -> None:
         """Append one trajectory for people to read."""
@@ -74,8 +83,12 @@ class Journal(ResourceContext):
             "rewards": [turn.rewards for turn in trajectory.turns],
         }
         self._line(SAMPLES, line)
+        self._unsent.append(line)
+
+    def _send(self, iteration: int | None, scalars: dict[str, float]) -> None:
+        samples, self._unsent = self._unsent, []
         for tracker in self._trackers:
-            tracker.add_sample(line)
+            tracker.log(iteration, scalars, samples)
 
     def _line(self, name: str, data: dict[str, Any]) -> None:
         if not self._active:
@@ -84,31 +97,29 @@ class Journal(ResourceContext):
         self._files[name].flush()
 
 
-def _conversation(sample: Mapping[str, Any]) -> str:
+def _conversation(sample: _Sample) -> str:
     return "\n\n".join(f"[{m['role']}]\n{m['content']}" for m in sample["messages"])
 
 
 class TensorBoardTracker:
     """Event files in the run directory."""
 
-    def __init__(self, folder: Path, done: int) -> None:
+    def __init__(self, folder: Path, progress: Progress) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         # Hides what an interrupted run wrote after the checkpoint that it goes on from.
-        purge = done + 1 if done else None
+        purge = progress.iteration + 1 if progress.iteration or progress.metrics_size else 0
         self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
 
-    def add(self, iteration: int, values: dict[str, float]) -> None:
-        """Write the scalars, one curve a name."""
+    def log(self, iteration: int | None, values: dict[str, float], samples: Sequence[_Sample]) -> None:
+        """Write one curve a name, and conversations as texts, beside those of other iterations."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, iteration)
-
-    def add_sample(self, sample: Mapping[str, Any]) -> None:
-        """Write the conversation as a text, beside those of other iterations."""
-        head = f"{'solved' if sample['success'] else 'not solved'}, return {sample['return']:g}"
-        text = "\n".join(f"    {line}" for line in _conversation(sample).splitlines())
-        name = f"{sample['kind']} samples/{sample['group']}"
-        self._writer.add_text(name, f"{head}\n\n{text}", sample["iteration"])
+        for sample in samples:
+            head = f"{'solved' if sample['success'] else 'not solved'}, return {sample['return']:g}"
+            text = "\n".join(f"    {line}" for line in _conversation(sample).splitlines())
+            name = f"{sample['kind']} samples/{sample['group']}"
+            self._writer.add_text(name, f"{head}\n\n{text}", sample["iteration"])
 
     def close(self) -> None:
         """Write what is left."""
@@ -120,31 +131,23 @@ class _TableTracker:
 
     def __init__(self, run: Any, table: Any) -> None:
         self._run, self._table = run, table
-        self._rows: list[list[Any]] = []
 
-    def add(self, iteration: int, values: dict[str, float]) -> None:
-        """Log the scalars as one step, with a table of the samples since the last one."""
-        self._run.log({**values, **self._samples()}, step=iteration)
-
-    def add_sample(self, sample: Mapping[str, Any]) -> None:
-        """Keep a row of the next table."""
-        self._rows.append([*(sample[name] for name in _COLUMNS[:-1]), _conversation(sample)])
+    def log(self, iteration: int | None, values: dict[str, float], samples: Sequence[_Sample]) -> None:
+        """Log the scalars and a table of the samples as one step."""
+        rows = [[*(sample[name] for name in _COLUMNS[:-1]), _conversation(sample)] for sample in samples]
+        table = {"samples": self._table(columns=list(_COLUMNS), data=rows)} if rows else {}
+        if logged := {**values, **table}:
+            self._run.log(logged, step=iteration)
 
     def close(self) -> None:
-        if left := self._samples():
-            self._run.log(left)
         with redirect_stdout(sys.stderr):
             self._run.finish()
-
-    def _samples(self) -> dict[str, Any]:
-        rows, self._rows = self._rows, []
-        return {"samples": self._table(columns=list(_COLUMNS), data=rows)} if rows else {}
 
 
 class WandbTracker(_TableTracker):
     """A Weights & Biases run, kept in the run directory unless ``WANDB_MODE`` says ``online``."""
 
-    def __init__(self, folder: Path, done: int) -> None:
+    def __init__(self, folder: Path, progress: Progress) -> None:
         import wandb
 
         mode: Any = os.environ.get("WANDB_MODE", "offline")
@@ -155,7 +158,7 @@ class WandbTracker(_TableTracker):
                 name=folder.name,
                 dir=str(folder),
                 mode=mode,
-                resume="allow" if done else None,
+                resume="allow" if progress.iteration else None,
                 settings=wandb.Settings(console="off", silent=True),
             )
         except (wandb.Error, ValueError) as error:
@@ -169,7 +172,7 @@ class WandbTracker(_TableTracker):
 class TrackioTracker(_TableTracker):
     """A Trackio run on this machine, in Trackio's own folder; ``trackio show`` opens it."""
 
-    def __init__(self, folder: Path, done: int) -> None:
+    def __init__(self, folder: Path, progress: Progress) -> None:
         import trackio
 
         try:
@@ -177,7 +180,7 @@ class TrackioTracker(_TableTracker):
                 run = trackio.init(
                     project=os.environ.get("TRACKIO_PROJECT", "ragen"),
                     name=f"{folder.name}-{_identity(folder)[:8]}",
-                    resume="allow" if done else "never",
+                    resume="allow" if progress.iteration else "never",
                     embed=False,
                 )
         except ValueError as error:
@@ -188,14 +191,3 @@ class TrackioTracker(_TableTracker):
 def _identity(folder: Path) -> str:
     """Return a name for a run: the same directory is the same run, also after a kill."""
     return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-
-
-def open_trackers(folder: Path, done: int) -> list[TensorBoardTracker | _TableTracker]:
-    """Return the trackers whose packages are installed."""
-    trackers: list[TensorBoardTracker | _TableTracker] = []
-    for kind in (TensorBoardTracker, WandbTracker, TrackioTracker):
-        try:
-            trackers.append(kind(folder, done))
-        except ImportError:
-            continue
-    return trackers

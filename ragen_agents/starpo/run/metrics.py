@@ -24,9 +24,7 @@ _NUMBER = re.compile(r"\d+")
 def group_returns(trajectories: Sequence[Trajectory], game_only: bool = False) -> list[np.ndarray]:
     """Return the members' returns of each group, groups in their order; errors are left out.
 
-    Args:
-        trajectories: Of one iteration.
-        game_only: Whether to count only the part of the reward that is named "game".
+    With ``game_only``, only the part of the reward that is named "game" counts.
     """
     groups: dict[int, list[float]] = {}
     for trajectory in trajectories:

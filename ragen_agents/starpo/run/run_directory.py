@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,20 +11,15 @@ from typing import Any, Final
 from ragen_agents.model_files.source import local_folder, model_source, weights_digest
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
 from ragen_agents.run_files.files import exclusive_lock, read_text, write_atomically, writing
-from ragen_agents.run_files.records import METRICS, TRAINING, describe_provenance, read_metrics
+from ragen_agents.run_files.records import TRAINING, describe_provenance
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml, load_yaml, validate
-from ragen_agents.starpo.config import TrainConfig, resources_of
-from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
-from ragen_agents.starpo.parts.estimators import ESTIMATORS
-from ragen_agents.starpo.parts.filters import FILTERS
-from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
-from ragen_agents.starpo.parts.registry import Part, is_builtin, qualified_name
+from ragen_agents.starpo.config import TrainConfig, parts_of, resources_of
+from ragen_agents.starpo.parts.registry import is_builtin, qualified_name
 from ragen_envs.errors import RagenError
 
 _LOCK: Final = ".lock"
 _OWN_PARTS: Final = "own_parts"
 """Key of the environment file for the parts that the caller passed to the trainer or registered."""
-_log: Final = logging.getLogger("ragen.starpo")
 
 
 def with_weights(config: TrainConfig) -> TrainConfig:
@@ -54,13 +48,7 @@ def _fixed(config: TrainConfig) -> dict[str, Any]:
 
 def own_parts(config: TrainConfig, **passed: object | None) -> dict[str, str]:
     """Return ``module:name`` of each part that a caller has passed or registered, by kind or setting."""
-    chosen: dict[str, Part] = {
-        ESTIMATORS.field: ESTIMATORS[config.advantage.estimator],
-        FILTERS.field: FILTERS[config.filter.kind],
-        POLICY_LOSSES.field: POLICY_LOSSES[config.loss.policy_loss],
-        AGGREGATIONS.field: AGGREGATIONS[config.loss.agg_mode],
-    }
-    registered = {k: part.function for k, part in chosen.items() if not is_builtin(part)}
+    registered = {k: part.function for k, part in parts_of(config).items() if not is_builtin(part)}
     parts = {**passed, **registered}
     return {kind: qualified_name(part) for kind, part in parts.items() if part is not None}
 
@@ -104,10 +92,7 @@ def load_train_config(folder: Path) -> TrainConfig:
 
 @contextmanager
 def open_run_dir(folder: Path, config: TrainConfig, parts: Mapping[str, str]) -> Iterator[None]:
-    """Make a run directory, or check that it holds this run; hold its lock until the end of the block.
-
-    Warns if the run that it holds is complete.
-    """
+    """Make a run directory, or check that it holds this run; hold its lock until the end of the block."""
     with ExitStack() as resources:
         with writing(folder):
             _check_contents(folder)
@@ -115,7 +100,6 @@ def open_run_dir(folder: Path, config: TrainConfig, parts: Mapping[str, str]) ->
             resources.enter_context(exclusive_lock(folder / _LOCK))
             if (folder / CONFIG).exists():
                 _check_same(folder, config)
-                _warn_if_complete(folder, config)
             model = local_folder(config.model)
             described = describe_provenance({} if model is None else {config.model: model}, TRAINING)
             if parts:
@@ -145,19 +129,3 @@ def _check_same(folder: Path, config: TrainConfig) -> None:
     differs = differences_of(_fixed(earlier), _fixed(config))
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another run directory")
-
-
-def _warn_if_complete(folder: Path, config: TrainConfig) -> None:
-    from ragen_agents.starpo.run.checkpoint import latest  # needs transformers, settings do not
-    from ragen_agents.starpo.run.run_state import CHECKPOINTS
-
-    saved = latest(folder / CHECKPOINTS)
-    if saved is None or not (folder / METRICS).exists():
-        return
-    logged = [line["iteration"] for line in read_metrics(folder)]
-    done = min(int(saved.name), logged[-1] if logged else 0)
-    if done >= config.iterations:
-        _log.warning(
-            "'%s' already has %d iteration%s; nothing to train. More iterations extend the run",
-            folder, done, "s" * (done != 1),
-        )  # fmt: skip

@@ -160,15 +160,11 @@ def mini_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[in
 
 
 def micro_batches(sizes: Sequence[Size], chosen: Sequence[int], budget: int) -> list[list[int]]:
-    """Cut trajectories into parts of similar sizes whose padded rows have at most ``budget`` tokens.
+    """Cut chosen trajectories into parts of similar sizes whose padded rows have at most ``budget`` tokens.
 
-    A trajectory larger than the budget is a separate part, and the rows of a trajectory stay together. The
-    largest parts come first, so that if memory runs out, it does so at once.
-
-    Args:
-        sizes: Of all trajectories; prompts, and what follows them, are padded to the part's longest.
-        chosen: The trajectories to cut.
-        budget: Tokens.
+    Prompts, and what follows them, are padded to the part's longest. A trajectory larger than the budget is a
+    separate part, and the rows of a trajectory stay together. The largest parts come first, so that if memory
+    runs out, it does so at once.
     """
     parts: list[list[int]] = []
     before = after = rows = 0

@@ -381,12 +381,8 @@ def make_optimizer(weights: list[nn.Parameter], learning_rate: float, settings: 
 def rate_factor(settings: Update, iterations: int, done: float) -> float:
     """Return the factor of the learning rates of an optimizer step, in [0, 1].
 
-    The formulas are those of ``transformers.get_scheduler``, with iterations in place of steps.
-
-    Args:
-        settings: Schedule and warm-up.
-        iterations: Of the run.
-        done: Iterations before the step; a fraction within one, so that each of its steps has its own.
+    The formulas are those of ``transformers.get_scheduler``, with iterations in place of steps: those before
+    the step, a fraction within one, so that each of its steps has its own.
     """
     if done < settings.warmup_iterations:
         return done / settings.warmup_iterations

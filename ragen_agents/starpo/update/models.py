@@ -71,7 +71,7 @@ class ActorCritic(nn.Module):
         elif self._apart:
             self.trunk = copy.deepcopy(trunk_of(policy))
         if critic is not None:
-            self.value_head = nn.Linear(policy.config.hidden_size, 1)
+            self.value_head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
 

@@ -16,12 +16,8 @@ def chunked_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities of targets and entropies, (n,) each, without logits of all n at once.
 
-    Args:
-        policy: The model whose output head it is.
-        hidden: (n, d), the states that predict the targets.
-        targets: (n,) token ids.
-        temperature: Logits are divided by it.
-        float32_head: Whether logits are computed in float32 also under autocast.
+    Hidden states, (n, d), predict the targets, (n,) token ids. With ``float32_head``, logits are computed in
+    float32 also under autocast.
     """
     # Made once, for autocast would round the weight again for each part.
     rounded = None
@@ -44,13 +40,10 @@ def chunked_logprobs(
 
 
 def _logits(policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | None = None) -> Tensor:
-    """Compute a model's logits from its last hidden states: (n, vocabulary), float32.
+    """Compute a model's logits from its last hidden states, (n, d): (n, vocabulary), float32.
 
-    Args:
-        policy: The model.
-        states: (n, d).
-        float32_head: Whether autocast is suspended.
-        rounded: The head's weight in bfloat16; with it, operands are rounded and the result is not.
+    With ``float32_head`` autocast is suspended. With ``rounded``, the head's weight in bfloat16, operands are
+    rounded and the result is not.
     """
     head, config = policy.get_output_embeddings(), policy.config.get_text_config()
     weight, bias = head.weight, head.bias
@@ -74,18 +67,12 @@ def _logits(policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | N
 
 
 def head_product(states: Tensor, weight: Tensor, rounded: Tensor) -> Tensor:
-    """Return ``states @ weight.T`` in float32, computed from bfloat16 operands.
+    """Return ``states @ weight.T``, (n, vocabulary) in float32, computed from bfloat16 operands.
 
     Autocast would round the result as well, and neighbouring bfloat16 numbers between 16 and 32 differ by
     0.125. A product in float32 takes about ten times as long on tensor cores.
 
-    Args:
-        states: (n, d).
-        weight: (vocabulary, d), which receives the gradient.
-        rounded: The weight in bfloat16, which several products share.
-
-    Returns:
-        (n, vocabulary).
+    The weight, (vocabulary, d), receives the gradient; several products share its copy in bfloat16.
     """
     product: Tensor = _HeadProduct.apply(states, weight, rounded)  # type: ignore[no-untyped-call]
     return product
@@ -123,9 +110,7 @@ def _summed_in_float32(left: Tensor, right: Tensor) -> Tensor:
 def token_scores(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities of targets and the entropies of their distributions, (n,) each, in nats.
 
-    Args:
-        logits: (n, vocabulary) float32.
-        targets: (n,) token ids.
+    Logits are (n, vocabulary) in float32.
     """
     logprobs, entropies = _TokenScores.apply(logits, targets)  # type: ignore[no-untyped-call]
     return logprobs, entropies

@@ -36,16 +36,9 @@ def states_before(trunk: Any, ids: Tensor, real: Tensor, chosen: Tensor, start: 
 
 
 def hidden_states(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
-    """Return the last hidden states of rows; what they begin with is read and differentiated once.
+    """Return the last hidden states of rows, (B, T, d), as `states_before` does.
 
-    Args:
-        trunk: The model below its output head.
-        ids: (B, T) token ids.
-        real: (B, T) bool, which are no padding.
-        start: Columns of the beginning. Rows that are equal there share one pass over it.
-
-    Returns:
-        (B, T, d).
+    Rows whose first ``start`` columns are equal share one pass over them.
     """
     prompts, copies = ids[:, :start].unique(dim=0, return_inverse=True)
     first = torch.empty(len(prompts), dtype=torch.int64, device=ids.device)
