@@ -17,8 +17,6 @@ from ragen_bench.runs.records import EpisodeT, Record
 from ragen_envs.errors import RagenError
 
 CHECKSUMS: Final = "episodes.sha256"
-MAX_APPEND: Final = 32
-"""Most lines that are written before their hashes, so that an interruption leaves no more without one."""
 _WIDTH: Final = 65
 _LOG: Final = logging.getLogger("ragen.runs")
 

@@ -19,7 +19,6 @@ from ragen_bench.config.agents import folder_of
 from ragen_bench.config.run_config import AnyConfig, ConfigT, MatchConfig, RunConfig, differences, load_config
 from ragen_bench.runs.checksums import (
     CHECKSUMS,
-    MAX_APPEND,
     append_checksums,
     check_lines,
     read_checksums,
@@ -67,8 +66,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
             self._write_config()
         lines = [encode_episode(episode) for episode in new]
         try:
-            for start in range(0, len(lines), MAX_APPEND):
-                self._write(lines[start : start + MAX_APPEND])
+            self._write(lines)
         except OSError as error:
             self._broken = True
             raise RagenError(

@@ -9,11 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import CONTROLS, Request
-from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, MatchRecord, SeatRecord, TurnRecord, sampling_seed
 from ragen_agents.rollout.episode_runner import References, make_env
 from ragen_agents.rollout.match_runner import MatchSpec, make_match_env, seat_seed
-from ragen_bench.config.run_config import BaseConfig, MatchConfig, RunConfig
+from ragen_bench.config.run_config import MatchConfig, RunConfig
 from ragen_bench.config.suites import task_spec
 from ragen_bench.evaluation.match_player import match_spec
 from ragen_bench.runs.records import replay_spec
@@ -62,26 +61,6 @@ def _fields(record: object, recomputed: Mapping[str, Any], turn: int | None = No
     """Yield checks of fields of a record, by name."""
     for name, value in recomputed.items():
         yield Check(turn, name, attrgetter(name)(record), value)
-
-
-def token_checks(config: BaseConfig, agent: str, turns: Sequence[TurnRecord]) -> Iterator[Check]:
-    """Yield checks of how many tokens an agent's replies have, where this suite has counted them.
-
-    Only for the config of a run: in an entry a Python agent, which counts its own, has another name.
-    """
-    if not _counts_here(config, agent):
-        return
-    limit = config.suite.sampling.max_tokens
-    for number, turn in enumerate(turns, start=1):
-        tokens = turn.reply_tokens
-        if tokens is not None:
-            yield Check(number, "reply_tokens", tokens, min(max(tokens, 0), limit))
-
-
-def _counts_here(config: BaseConfig, agent: str) -> bool:
-    """Return whether the tokens of an agent were counted by this suite, not reported by a server."""
-    entry = next(entry for entry in config.agents if entry.name == agent)
-    return entry.endpoint is None and not entry.live and not is_python_agent(agent)
 
 
 def replay(episode: Episode) -> Iterator[Check]:
@@ -177,8 +156,6 @@ def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
         "sampling_seed": config.suite.seed,
     }
     yield from _fields(match, expected)
-    for number, seat in enumerate(match.seats):
-        yield from _of_seat(number, token_checks(config, seat.agent, seat.turns))
     yield from _Replay(match, match_spec(config.suite, match.key)).checks()
 
 
