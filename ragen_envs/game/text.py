@@ -7,6 +7,20 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from ragen_envs.game.oracle import Action, Budget
 
+__all__ = [
+    "BOTH",
+    "COORDINATES",
+    "FORMATS",
+    "GRID",
+    "IMAGE",
+    "ExplainingFace",
+    "OwnText",
+    "Symbols",
+    "action_texts",
+    "countdown",
+    "explain",
+]
+
 GRID: Final = "grid"
 """A state as a drawing of symbols."""
 COORDINATES: Final = "coordinates"

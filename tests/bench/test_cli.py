@@ -131,7 +131,6 @@ def test_progress_of_a_long_name_fits_80_columns(monkeypatch):
         (["bench", "--agent", ""], ["agent '' does not name a model", "openai:MODEL"]),
         (["bench", "--agent", "openai:"], ["agent 'openai:' does not name a model"]),
         (["bench", "--agent", "os:getcwd"], ["the module 'os' has no source file"]),
-        (["starter", "build", "--out", "/dev/null/model"], ["'/dev/null/model' cannot be written"]),
         (["bench", "--suite", "nothing"], ["unknown suite 'nothing'", "core"]),
         (["bench", "--game", "Chess"], ["unknown game 'Chess'", "Sokoban", "Cube"]),
         (["bench", "--tires", "3"], ["No such option: --tires"]),

@@ -44,7 +44,6 @@ NOT_RUN = [
     (r"ragen submit\b", "needs all levels of the suite; tests/bench/test_submit.py submits runs"),
     (r"ragen leaderboard (build|serve)\b", "tests/bench/test_site.py builds and serves a site"),
     (r"python examples/starpo_minimal\.py\b", "tests/bench/test_docs.py learns with it"),
-    (r"-m starter_build\b", "takes 65 minutes; tests/agents/test_starter.py builds a small one"),
     (r"uvicorn\b|vf-eval\b", "needs packages of its own; make test-integrations runs it"),
     (r"ragen export .*--format inspect", "needs packages of its own; make test-inspect runs it"),
     (r"inspect view\b", "needs packages of its own; make test-inspect reads the logs"),
