@@ -18,9 +18,9 @@ MOVE: Final = "move"
 END: Final = "end"
 """Claim of how the game ends with the plan."""
 
-CELL: Final = r"[(\[]?(?:row\s*)?(\d+)\W{1,2}(?:col(?:umn)?\s*)?(\d+)[)\]]?"
+CELL: Final = r"[(\[]?(?:row\s*)?(\d{1,4})\W{1,2}(?:col(?:umn)?\s*)?(\d{1,4})[)\]]?"
 """A pattern of a row and a column, counted from 0."""
-_CELL: Final = CELL.replace(r"(\d+)", r"\d+")
+_CELL: Final = CELL.replace(r"(\d{1,4})", r"\d{1,4}")
 _CELLS: Final = rf"{_CELL}(?:(?:,|;|\sand|\sor)?[ \t]*{_CELL})*"
 _IS: Final = r"(?:\s|[:=]|\bis\b|\bare\b|\bat\b)*"
 _SOLVED: Final = re.compile(r"(?<!not )(?<!be )\bsolved(?=\s*(?:[.!;<\n]|$))", re.IGNORECASE)

@@ -182,13 +182,14 @@ def test_a_reply_that_was_cut_off_is_closed_as_context(codec):
     assert trajectory.turn_ids[last + 1] == -1
 
 
-def test_a_game_that_breaks_ends_its_episode_only(codec):
+@pytest.mark.parametrize("method", ["play", "claims"])
+def test_a_game_that_breaks_ends_its_episode_only(codec, method):
     made = []
 
     def make_env():
         env = make("ragen/Sokoban-v0")
         if not made:
-            env.play = lambda *_, **__: 1 / 0
+            setattr(env, method, lambda *_, **__: 1 / 0)
         made.append(env)
         return env
 

@@ -214,6 +214,15 @@ def test_a_letter_that_only_resembles_one_of_a_name_makes_no_claim(name, thought
     assert check_thought(env, thought.format(env.text.actions(env)[0]), ()) == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "thought"),
+    [("Sokoban", "player {} 1"), ("Cube", "turns to solve it: {}"), ("Cube", "R+ leaves {}")],
+)
+def test_numbers_of_any_length_are_no_error(name, thought):
+    """Python refuses to read numbers of more than 4,300 digits."""
+    assert not any(claim.true for claim in check_thought(game(name), thought.format("9" * 5000), ()))
+
+
 def test_other_names_of_actions_are_read():
     level = ["#####", "#PXO#", "#___#", "#####"]
     env = make("ragen/SokobanText-v0", level=level, action_names={"Down": "Right", "Right": "East"})

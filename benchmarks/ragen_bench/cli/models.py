@@ -72,7 +72,7 @@ def _parameters(files: list[Path]) -> int:
 
 starter_app = typer.Typer(
     name="starter",
-    help="Small models to train from scratch.",
+    help="Make a small model to train from scratch.",
     no_args_is_help=True,
 )
 

@@ -32,7 +32,7 @@ CLOSED: Final = 9
 MINE: Final = 10
 _CLAIM: Final = re.compile(
     rf"(?P<cell>{PLACE})\s*[:=]?\s*(?:is\s+|has\s+)?(?:"
-    r"(?:a )?mine on (?P<mined>\d+) of (?P<boards>\d+)(?: possible boards)?|"
+    r"(?:a )?mine on (?P<mined>\d{1,7}) of (?P<boards>\d{1,7})(?: possible boards)?|"
     r"(?P<word>safe|(?:a )?mine|a guess))",
     re.IGNORECASE,
 )
