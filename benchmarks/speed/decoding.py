@@ -22,9 +22,8 @@ from transformers.utils import logging as transformers_logging
 
 from ragen_agents.engines import Completion
 from ragen_agents.engines.cpu.decoding import Decoder
-from ragen_agents.engines.cpu.engine import TransformersEngine
+from ragen_agents.engines.cpu.engine import PrefixCache, TransformersEngine
 from ragen_agents.engines.cpu.forward import Forward, ModuleForward
-from ragen_agents.engines.cpu.prefix_cache import PrefixCache
 from ragen_agents.rollout.chat import ChatCodec, stop_token_ids
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.starpo.config import Reward

@@ -37,8 +37,7 @@ from transformers import (
 from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.run_files.files import new_folder
 from ragen_agents.sft_trainer import IGNORED, padded
-from ragen_agents.starter.blank import as_llama, new_model
-from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, trained_on, with_chat_template
+from ragen_agents.starter.blank import CHAT_TEMPLATE, as_llama, new_model, trained_on, with_chat_template
 from starter_build.demonstrations import WORDS, Demonstration, Messages, demonstrate
 from starter_build.recipe import Recipe, Stage
 

@@ -33,13 +33,8 @@ class GameRollouts:
     ``GRPOTrainer(model, reward_funcs=episode_return, train_dataset=r.dataset(64), rollout_func=r)``.
     The rows of the dataset name levels; what the model reads is made by the game. Members of a group
     share the level and differ in the game's chance, and so do all calls that play the level again, also
-    after training is resumed. Replies are generated with the trainer's own model.
-
-    Args:
-        env_id: Id of a conversation env.
-        max_tokens: Most tokens of one reply.
-        seed: Of the replies' draws.
-        **settings: Over those of the id.
+    after training is resumed. Replies of ``max_tokens`` at most are drawn by ``seed`` from the trainer's
+    own model. Settings are those of the conversation, over those of its id.
 
     Raises:
         RagenError: There is no such conversation, it shows pictures, or its setting ``history`` is not

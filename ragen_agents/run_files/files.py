@@ -44,14 +44,10 @@ class InUseError(RagenError):
 
 @contextmanager
 def exclusive_lock(path: Path, wait: bool = False, what: Path | None = None) -> Iterator[BinaryIO]:
-    """Open a file for appending and hold its lock until the end of the block.
+    """Open a file for appending and hold its lock, for which it may wait, until the end of the block.
 
-    The operating system releases the lock when the process ends, however it ends.
-
-    Args:
-        path: The file.
-        wait: Whether to wait while another process holds the lock.
-        what: The folder that it protects; that of the file by default.
+    The operating system releases the lock when the process ends, however it ends. ``what`` is the folder
+    that it protects; that of the file by default.
 
     Raises:
         InUseError: Another process holds the lock.

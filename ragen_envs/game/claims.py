@@ -114,15 +114,11 @@ def _step(names: tuple[str, ...], outcome: str) -> re.Pattern[str]:
 
 
 def read_steps(text: str, names: tuple[str, ...], outcome: str) -> Iterator[tuple[re.Match[str], int]]:
-    """Yield the steps of a plan, each with its action.
+    """Yield the steps of a plan in a thought, each with its action.
 
     A step is an action with an outcome or with its number in the countdown, or one directly before a step.
-    The plan ends at an action that is neither, because what follows could begin anywhere.
-
-    Args:
-        text: The thought.
-        names: The game's actions.
-        outcome: A pattern of what may follow an action's name; the group ``said`` has the match.
+    The plan ends at an action that is neither, because what follows could begin anywhere. ``outcome`` is a
+    pattern of what may follow an action's name; the group ``said`` has the match.
     """
     spelled = {name.casefold(): number for number, name in enumerate(names)}
     matches = [

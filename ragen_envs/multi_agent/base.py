@@ -132,10 +132,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         )
 
     def step(self, actions: Mapping[str, Any]) -> Step:
-        """Play one round.
-
-        Args:
-            actions: The action of every agent that is still in the game.
+        """Play one round: the action of every agent that is still in the game.
 
         Raises:
             RagenError: An agent has an action that the game does not have. Nothing has changed then.

@@ -23,10 +23,6 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
     the prompt asks for; one in another form costs ``format_penalty`` and does what could be read of it,
     or nothing. Infos have the game's keys and ``action_is_valid``, ``defects``, ``soft_defects`` and
     ``executed``.
-
-    Args:
-        game: What is played.
-        settings: Conversation settings.
     """
 
     metadata: dict[str, Any]

@@ -15,11 +15,7 @@ from ragen_envs.multi_agent.seat import SEAT_SETTINGS, read_settings
 def parallel_face(game: type[MultiAgentEnv], text: bool = False, **kwargs: Any) -> ParallelEnv[str, Any, Any]:
     """Make a game in which all act at once.
 
-    Args:
-        game: Its class.
-        text: Whether every seat gets and gives text; then ``kwargs`` may hold the settings of a
-            conversation.
-        **kwargs: The game's.
+    With ``text`` every seat gets and gives text, and ``kwargs`` may hold the settings of a conversation.
 
     Raises:
         RagenError: A keyword is unknown or has a wrong value.

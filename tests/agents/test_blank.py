@@ -17,10 +17,12 @@ from ragen_bench.__main__ import main  # noqa: E402
 from ragen_agents.policies.base import Sampling  # noqa: E402
 from ragen_agents.policies.language_models import TransformersPolicy  # noqa: E402
 from ragen_agents.rollout import EpisodeSpec, play_batch  # noqa: E402
-from ragen_agents.starter.blank import BlankConfig, conversations, write_blank  # noqa: E402
-from ragen_agents.starter.tokenizer import (  # noqa: E402
+from ragen_agents.starter.blank import (  # noqa: E402  # noqa: E402
+    BlankConfig,
     build_word_tokenizer,
+    conversations,
     repeated_lines,
+    write_blank,
 )
 
 SHOP = BlankConfig(

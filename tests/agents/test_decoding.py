@@ -13,9 +13,8 @@ from training_runs import trainer  # noqa: E402
 from ragen_agents.engines import TokenRequest  # noqa: E402
 from ragen_agents.engines.cpu import decoding, forward  # noqa: E402
 from ragen_agents.engines.cpu.decoding import Decoder  # noqa: E402
-from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines.cpu.engine import PrefixCache, TransformersEngine  # noqa: E402
 from ragen_agents.engines.cpu.forward import LlamaForward, ModuleForward  # noqa: E402
-from ragen_agents.engines.cpu.prefix_cache import PrefixCache  # noqa: E402
 from ragen_agents.engines.cpu.sampling import draw  # noqa: E402
 
 VOCABULARY, END, PAD = 50, 1, 0

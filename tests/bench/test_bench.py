@@ -32,8 +32,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 def model(tmp_path_factory):
     """A tiny model with random weights."""
     torch = pytest.importorskip("torch")
-    from ragen_agents.starter.blank import new_model
-    from ragen_agents.starter.tokenizer import build_word_tokenizer
+    from ragen_agents.starter.blank import build_word_tokenizer, new_model
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
     torch.manual_seed(0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import forked
 import pytest
 from ragen_bench.__main__ import main
-from ragen_bench.new_game.create import new_game
+from ragen_bench.new_game import new_game
 
 from ragen_envs.errors import RagenError
 

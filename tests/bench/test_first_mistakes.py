@@ -32,6 +32,13 @@ def test_games_for_several_players_are_known_as_such(arguments, capsys):
     assert "; ragen match plays games for several players" in capsys.readouterr().err
 
 
+def test_match_names_its_own_games(capsys):
+    assert main(["match", "--agent", "random", "--agent", "random", "--game", "Sokobann"]) == 2
+    said = capsys.readouterr().err
+    assert "SokobanCoop" in said
+    assert "ragen match plays" not in said
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

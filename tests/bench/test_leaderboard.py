@@ -337,7 +337,7 @@ def _first_turn(**fields):
         (lambda e: e[0].update(success=not e[0]["success"]), "success"),
         (lambda e: e[0].update(optimal_success=0.5), "optimal_success"),
         (_first_turn(rewards=[99.0]), "rewards"),
-        (_first_turn(seconds=1e308), "seconds"),
+        (_first_turn(seconds=1e308), "4294967296"),
         (_first_turn(prompt_tokens=10**18), "prompt_tokens"),
         (_first_turn(reply="<think>wise</think><answer>Up</answer>"), "reply"),
         (_first_turn(user="<script>alert(1)</script>"), "user"),

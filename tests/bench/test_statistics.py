@@ -151,6 +151,11 @@ def test_percentile_interval_rounds_outwards_and_holds_the_estimate():
     assert rs.percentile_interval(-9.0, resampled, 0.5) == (-9, -9, 3)
 
 
+def test_samples_of_different_lengths_are_not_paired():
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        paired.paired_bootstrap([1.0, 2.0], [2.0], resamples=10, seed=0)
+
+
 def test_nothing_touches_the_global_generator():
     np.random.seed(1)
     before = np.random.get_state()[1].copy()

@@ -165,7 +165,7 @@ def new_game(
     ] = False,
 ) -> None:
     """Create the package of a new game, with tests and documentation, as a starting point."""
-    from ragen_bench.new_game.create import new_game
+    from ragen_bench.new_game import new_game
 
     folder = out or Path(name)
     for path in new_game(name, folder, words=text):

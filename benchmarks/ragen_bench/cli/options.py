@@ -59,7 +59,8 @@ RunDirectoryOption: TypeAlias = Annotated[
 RecipeOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Tested recipe in place of a game: frozenlake, sokoban, smollm2-bandit or smollm2-sokoban."
+        help="Tested recipe in place of a game: frozenlake, sokoban, smollm2-bandit or smollm2-sokoban; "
+        "or a YAML file."
     ),
 ]
 

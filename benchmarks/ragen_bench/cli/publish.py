@@ -55,9 +55,9 @@ def check(
             counts = f"{len(stored.records)} episodes of {len(stored.entry.results)} games"
             print(f"OK {folder}: {counts} replayed")
     about_all = (partial(check_titles, [each.entry for each in checked]), partial(check_copies, checked))
-    for check in about_all:
+    for check_all in about_all:
         try:
-            check()
+            check_all()
         except EntryError as error:
             rejected = True
             print(escape_unprintable(f"REJECTED {error}"), file=sys.stderr)

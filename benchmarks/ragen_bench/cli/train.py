@@ -158,7 +158,8 @@ def sft(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Imitation stage of a recipe, in place of a game: smollm2-bandit or smollm2-sokoban."
+            help="Imitation stage of a recipe, in place of a game: smollm2-bandit or smollm2-sokoban; "
+            "or a YAML file."
         ),
     ] = None,
     source: Annotated[

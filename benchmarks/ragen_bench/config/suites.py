@@ -181,8 +181,7 @@ def _choices(game: str, suite: Suite, known: Sequence[str]) -> str:
     played = {task.env for task in suite.tasks.values()}
     others = [name for name, text_id in short_names(known).items() if text_id not in played]
     own = f"suite '{suite.name}' has {', '.join(suite.tasks)}"
-    more = f", and these can be added: {', '.join(others)}" if others else ""
-    return f"{own}{more}{FOR_SEVERAL}"
+    return f"{own}, and these can be added: {', '.join(others)}{FOR_SEVERAL}" if others else own
 
 
 def _task_name(text_id: str) -> str:

@@ -25,7 +25,7 @@ from ragen_bench.runs.checksums import (
     repair_checksums,
 )  # fmt: skip
 from ragen_bench.runs.environments import check_environment, continue_with, write_environments
-from ragen_bench.runs.records import Records, StrayEpisodeError, encode_episode, read_records
+from ragen_bench.runs.records import Records, WrongEpisodeError, encode_episode, read_records
 from ragen_envs.errors import RagenError
 
 EPISODES: Final = "episodes.jsonl"
@@ -158,12 +158,12 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
 
 
 def check_keys(folder: Path, records: Records[Any], config: AnyConfig) -> None:
-    """Raise `StrayEpisodeError` if an episode is not one of the config's."""
+    """Raise `WrongEpisodeError` if an episode is not one of the config's."""
     expected = set(config.keys)
     for record in records.records:
         key = record.episode.key
         if key not in expected:
-            raise StrayEpisodeError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
+            raise WrongEpisodeError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
 
 
 def _check_agents(folder: Path, old: AnyConfig, new: AnyConfig) -> None:

@@ -19,7 +19,7 @@ EpisodeT = TypeVar("EpisodeT", Episode, MatchRecord)
 """Content of a run's lines: episodes of one player, or of several."""
 
 
-class StrayEpisodeError(RagenError):
+class WrongEpisodeError(RagenError):
     """An episode is there twice, or is none of the run."""
 
 
@@ -93,7 +93,7 @@ def parse_records(file: BinaryIO, what: str, kind: type[EpisodeT]) -> Records[Ep
             return Records(records, size, torn=True)
         key = episode.key
         if key in seen:
-            raise StrayEpisodeError(f"{what} line {number} repeats line {seen[key]}: {key}")
+            raise WrongEpisodeError(f"{what} line {number} repeats line {seen[key]}: {key}")
         seen[key] = number
         records.append(Record(number, episode, hashlib.sha256(line[:-1]).hexdigest()))
         size += len(line)

@@ -16,7 +16,7 @@ from ragen_bench.runs.checksums import check_lines, read_checksums
 from ragen_bench.runs.directory import EPISODES, check_keys, read_episodes
 from ragen_bench.runs.environments import check_environment
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
-from ragen_bench.runs.records import Record, StrayEpisodeError
+from ragen_bench.runs.records import Record, WrongEpisodeError
 from ragen_bench.verification.replay import Check, config_checks, match_checks, replay
 from ragen_envs.errors import RagenError
 
@@ -107,7 +107,7 @@ def verify_run(
         read = read_episodes(folder, config)
         check_environment(folder)
         check_keys(folder, read, config)
-    except (StrayEpisodeError, EditedFileError) as error:
+    except (WrongEpisodeError, EditedFileError) as error:
         raise MismatchError(str(error)) from error
     checksums = read_checksums(folder)
     if isinstance(config, MatchConfig):  # refuse games, settings and levels that do not exist

@@ -27,12 +27,8 @@ _LEFT: Final = 7 / 8
 class Batch:
     """Rows in lock-step. The first ones are open; those that have ended lie behind them.
 
-    Args:
-        forward: Passes tokens through the model.
-        count: Number of rows.
-        device: Of the model.
-        past: Keys and values of what the rows have read so far, which are taken over.
-        feeds: Most times that rows will be fed.
+    Keys and values in ``past``, of what the rows have read so far, are taken over; rows are fed ``feeds``
+    times at most.
     """
 
     def __init__(
@@ -161,15 +157,11 @@ class Decoder:
     def run(
         self, chunks: Sequence[Sequence[int]], seeds: Sequence[int], past: KeyValues | None = None
     ) -> tuple[list[Sample], KeyValues]:
-        """Read a chunk of tokens on each row, then sample up to ``max_tokens``.
+        """Read a chunk of tokens on each row, none empty, then sample up to ``max_tokens``.
 
-        Args:
-            chunks: The prompts, or what follows ``past`` on each row; none empty.
-            seeds: One a row.
-            past: Keys and values of what the rows have read so far, which are taken over.
-
-        Returns:
-            One sample a row; keys and values of all that was read, without each row's last token.
+        There is a seed for each row. Keys and values in ``past``, of what the rows have read so far, are
+        taken over. Return a sample a row, and the keys and values of all that was read, without each row's
+        last token.
         """
         with computing_in(self.precision, self.model):
             batch, logits = self._start(chunks, past)

@@ -45,18 +45,11 @@ class _Sent:
 class ServedEngine:
     """Generates on servers, of which each has its own copy of the model.
 
-    The first process writes every version of the weights to a folder once, and each server reads it there,
-    also after it was started anew. An episode stays on one server, whose prefix cache has its turns.
-
-    Args:
-        servers: Those that this process asks; an episode is played on one of them.
-        leads: Whether this process gives them the weights; exactly one does so for each server.
-        folder: Where WEIGHTS is made; the servers must see it under the same path.
-        stop_token_ids: Tokens that end a turn.
-        max_tokens: Most tokens of one reply.
-        context: Tokens that a prompt and its reply may have together.
-        run: What weights are labelled with, besides their version; another run's must differ.
-        processes: Of the run.
+    The first process writes every version of the weights to a folder once, which the servers must see under
+    the same path, and each server reads it there, also after it was started anew. An episode stays on one
+    server, whose prefix cache has its turns. Exactly one process ``leads`` each server: it gives it the
+    weights. They are labelled with their version and ``run``; another run's must differ. A prompt and its
+    reply together have ``context`` tokens at most.
     """
 
     def __init__(

@@ -60,15 +60,9 @@ def save(
 ) -> None:
     """Write a checkpoint; the folder appears whole or not at all.
 
-    All processes of a run call this, and the first one writes. They return when it has written.
-
-    Args:
-        folder: Where.
-        learner: Holds what is saved.
-        tokenizer: Saved beside the model.
-        progress: Where the run is.
-        model_only: Leave out all but the model: nothing is resumed from the folder, and its files, by which
-            an agent is known, depend on the weights only.
+    All processes of a run call this, and the first one writes. They return when it has written. With
+    ``model_only`` nothing can be resumed from the folder, and its files, by which an agent is known, depend
+    on the weights only.
 
     Raises:
         RagenError: It cannot be written, for example because the disk is full; raised in every process.

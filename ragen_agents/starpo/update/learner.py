@@ -33,13 +33,9 @@ class Learner:
     All processes of a distributed run hold the same batch and each computes its share of every
     mini-batch, so that the result does not depend on how many there are, up to the order of sums.
 
-    Args:
-        config: The run's.
-        policy: The model that learns; with ``config.fsdp`` it need not be on its device yet.
-        reference: The initial policy, frozen; None if no divergence from it is applied, or if it is the
-            policy without its adapters.
-        accelerator: Device and processes.
-        only_writes: Whether ``whole_policy`` is only used by the first process, to save it.
+    The policy learns; with ``config.fsdp`` it need not be on its device yet. The reference is the initial
+    policy, frozen; None if no divergence from it is applied, or if it is the policy without its adapters.
+    ``only_writes``: ``whole_policy`` is only used by the first process, to save it.
     """
 
     def __init__(

@@ -3,16 +3,19 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import permutations, product
+from itertools import islice, permutations, product
 from typing import Final, NamedTuple
 
 from ragen_envs.game.places import PLACE, cell_of, place_name
 from ragen_envs.game.word_game import LEGAL, Legality, illegal, quoted
+from ragen_envs.levels.seeding import Rng
 
 SIDE: Final = 4
 CELLS: Final = 16
 DIGITS: Final = range(1, 5)
 EMPTY: Final = 0
+FEWEST_CLUES: Final = 5
+"""Fewer clues are possible (4), but rare."""
 
 Grid = bytes
 """The digit of each cell, row by row, (16,); 0 where it is empty."""
@@ -144,3 +147,23 @@ def canonical(grid: Sequence[int]) -> bytes:
 def _renamed(grid: Sequence[int]) -> bytes:
     names = {EMPTY: EMPTY}
     return bytes(names.setdefault(digit, len(names)) for digit in grid)
+
+
+def generate(clues: int, rng: Rng) -> Grid:
+    """Draw a puzzle with one solution.
+
+    A filled grid is drawn uniformly; cells are emptied in a random order, each if the solution stays the
+    only one, until ``clues`` are left. If the order ends before, another grid is drawn.
+    """
+    while True:
+        grid = bytearray(rng.choice(complete_grids()))
+        order, left = list(range(CELLS)), CELLS
+        while order and left > clues:
+            cell = order.pop(rng.integers(len(order)))
+            digit, grid[cell] = grid[cell], 0
+            if len(list(islice(solutions(bytes(grid)), 2))) == 1:
+                left -= 1
+            else:
+                grid[cell] = digit
+        if left == clues:
+            return bytes(grid)

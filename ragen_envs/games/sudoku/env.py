@@ -4,7 +4,7 @@ from typing import Any
 
 from ragen_envs.game.arguments import Level, read_count
 from ragen_envs.game.word_game import Legality, WordGameEnv
-from ragen_envs.games.sudoku import dynamics, generator, image, text
+from ragen_envs.games.sudoku import dynamics, image, text
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 
@@ -64,10 +64,10 @@ class SudokuEnv(WordGameEnv):
         self, clues: int = 6, level: Level | None = None, split: str = TRAIN, render_mode: str | None = None
     ) -> None:
         super().__init__(split, render_mode, level)
-        self.clues = read_count("clues", clues, generator.FEWEST_CLUES, MOST_CLUES)
+        self.clues = read_count("clues", clues, dynamics.FEWEST_CLUES, MOST_CLUES)
         for own in self.own_levels:
             given = dynamics.CELLS - text.decode_level(own).count(dynamics.EMPTY)
-            if generator.FEWEST_CLUES <= given <= MOST_CLUES:
+            if dynamics.FEWEST_CLUES <= given <= MOST_CLUES:
                 self.clues = given
         self.distribution = f"sudoku-{self.clues}"
 
@@ -104,7 +104,7 @@ class SudokuEnv(WordGameEnv):
         return "sudoku " + "".join(map(str, puzzle))
 
     def draw_level(self, rng: Rng) -> str:
-        return text.encode_level(generator.generate(self.clues, rng))
+        return text.encode_level(dynamics.generate(self.clues, rng))
 
     def start(self, level: str) -> None:
         self.grid = text.decode_level(level)

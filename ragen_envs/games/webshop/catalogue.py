@@ -136,14 +136,10 @@ class _Design:
 
 @lru_cache(maxsize=4)
 def make_catalogue(products: int, seed: int = 0) -> Catalogue:
-    """Return a catalogue made from a seed, the same on every machine.
+    """Return a catalogue of at least 5 products made from a seed, the same on every machine.
 
     Products come in families of five, spread over the catalogue: a product, and others that differ from
     it in an attribute, in what they are, in the values of an option, or in the price.
-
-    Args:
-        products: How many, at least 5.
-        seed: Of the catalogue, >= 0.
     """
     order = Rng(new_stream("webshop catalogue", f"order of {products}", seed))
     places = order.sample(range(products), products)

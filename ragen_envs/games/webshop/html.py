@@ -29,15 +29,9 @@ fieldset { border: 0; padding: 0; margin: .4rem 0; }
 def page_html(instruction: str, page: Page, catalogue: Catalogue, note: str = "", token: str = "") -> str:
     """Return a page as a whole HTML document.
 
-    Every button sends the form field ``action`` to the page's own address by POST. Nothing is loaded from
-    elsewhere, and nothing in it runs.
-
-    Args:
-        instruction: What the customer is asked to buy.
-        page: Where the customer is.
-        catalogue: Of the shop.
-        note: Shown above the page, such as what was wrong with the last action.
-        token: Sent with every button in the field ``token``, so that a server knows its own pages.
+    Every button sends the form field ``action`` to the page's own address by POST, and the ``token``, by
+    which a server knows its own pages. Nothing is loaded from elsewhere, and nothing in it runs. The note is
+    shown above the page.
     """
     hidden = f'<input type="hidden" name="token" value="{escape(token, quote=True)}">' if token else ""
     status = f'<p role="status">{escape(note)}</p>' if note else ""
