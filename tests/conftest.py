@@ -1,3 +1,4 @@
+import functools
 import importlib.util
 import os
 import sys
@@ -17,6 +18,14 @@ if importlib.util.find_spec("hypothesis"):  # not where only engines or integrat
     examples = int(os.environ.get("EXAMPLES", "40"))  # the nightly tests take more
     settings.register_profile("suite", deadline=None, max_examples=examples)  # tests run beside others
     settings.load_profile("suite")
+
+if importlib.util.find_spec("typer") and importlib.util.find_spec("httpcore2"):
+    import httpcore2
+    import typer.main
+
+    # A thousand tests call the command line or ask a server: load the commands and the certificates once.
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 SLOW_FILES = frozenset(
     """

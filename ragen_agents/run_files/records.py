@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -73,6 +74,7 @@ def version_of(package: str) -> str | None:
         return None
 
 
+@cache
 def git_commit() -> str | None:
     """Return the commit of the source that runs, with "-dirty" if files differ from it, or None."""
     root = Path(ragen_envs.__file__).resolve().parents[1]

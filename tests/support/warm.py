@@ -7,6 +7,7 @@ import importlib
 from contextlib import suppress
 
 import gymnasium
+import typer.main
 
 MODULES = [
     "matplotlib.pyplot", "numba", "peft", "pettingzoo", "scipy.stats", "transformers.trainer",
@@ -23,3 +24,6 @@ for game in ("ragen/Sokoban-v0", "ragen/FrozenLake-v0"):
     env.reset(seed=0)
     env.unwrapped.oracle()
     env.unwrapped.random_baseline()
+
+command = typer.main.get_command(importlib.import_module("ragen_bench.cli").app)
+typer.main.get_command = lambda app: command
