@@ -63,6 +63,7 @@ def test_a_model_whose_logits_come_in_an_unknown_way_is_refused(tmp_path, capsys
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_the_text_model_of_a_larger_one_is_trained_and_played_within_its_context(tmp_path, capsys):
     text = {**SIZES, "vocab_size": 4096, "head_dim": 16, "max_position_embeddings": 2048}
     vision = {**SIZES, "image_size": 8, "patch_size": 4}

@@ -139,6 +139,7 @@ def test_fewer_successes_that_earn_more_are_no_collapse():
         assert (first_collapse(rows) is not None) == seen
 
 
+@pytest.mark.slow
 def test_kept_runs_that_collapsed_are_seen_and_no_other():
     early_signs = pytest.importorskip("early_signs")
     broken = [run for run in early_signs.runs("risk")[0] if run.collapsed]

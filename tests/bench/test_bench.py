@@ -85,6 +85,7 @@ def test_a_finished_run_is_not_played_again(run, monkeypatch):
     assert (run / "episodes.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_controls_do_not_load_torch(tmp_path):
     program = (
         "import sys; from ragen_bench.__main__ import main; assert main(sys.argv[1:]) == 0; "

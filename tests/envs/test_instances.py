@@ -405,6 +405,7 @@ def test_building_gives_the_shipped_files(monkeypatch, caplog):
     assert "sokoban-8x8-2-depth10.test: 10 instances" in caplog.messages
 
 
+@pytest.mark.slow
 def test_build_check(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(packs, "COUNTS", SHORTEST)
     monkeypatch.setattr(packs, "FOLDER", tmp_path / "made")
