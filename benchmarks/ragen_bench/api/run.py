@@ -147,8 +147,7 @@ class Run:
     @cached_property
     def explained(self) -> Explained:
         """The ledger of each episode; see `ragen_bench.analysis.ledger`."""
-        with bar("explaining") as tick:
-            return explain_run(self.records, tick)
+        return explain_run(self.records, bar("explaining"))
 
     def thoughts(self, compare: bool = False) -> Table:
         """Return the share of true claims in thoughts, as ``ragen explain --thoughts`` does.
@@ -174,8 +173,7 @@ class Run:
 
     @cached_property
     def _checked(self) -> Thoughts:
-        with bar("checking") as tick:
-            checked = check_run(self.records, tick)
+        checked = check_run(self.records, bar("checking"))
         if not checked:
             raise RagenError(f"'{self.folder}' has no game that can check thoughts")
         return checked
@@ -189,8 +187,7 @@ class Run:
         """
         temporary = None if out else tempfile.TemporaryDirectory(prefix="ragen-view-")
         folder = Path(out or "") if temporary is None else Path(temporary.name) / "site"
-        with bar("judging") as tick:
-            write_run_pages([self.records], folder, tick)
+        write_run_pages([self.records], folder, bar("judging"))
         return Pages(folder, port, temporary)
 
     def verify(self) -> Verified:
@@ -200,8 +197,7 @@ class Run:
             MismatchError: Something differs; the message names file, line, episode, turn and field.
             RagenError: The run cannot be read, or is an entry of the leaderboard.
         """
-        with bar("verifying") as tick:
-            return verify_run(self.folder, tick)
+        return verify_run(self.folder, bar("verifying"))
 
     def export(self, kind: TableFormat = "parquet", out: str | Path | None = None) -> list[Path]:
         """Write ``episodes()`` and ``turns()`` as files, and return their paths.

@@ -79,8 +79,8 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
             raise RagenError(
                 f"'{folder}' is a run of ragen {command}; only runs of ragen bench can be viewed together"
             )
-    with bar("judging") as tick:
-        write_run_pages([read_explainable(folder, checked) for folder in folders], out, tick)
+    read_runs = [read_explainable(folder, checked) for folder in folders]
+    write_run_pages(read_runs, out, bar("judging"))
 
 
 def _command(run: Path, checked: bool) -> Literal["bench", "match", "train"]:
@@ -186,7 +186,7 @@ def intervene(
     with saying_what_is_saved():
         run = play_arms(target, write, **options.arguments)
     print_table(intervention_table(run), options.style, {"run": str(run.folder)}, options.wide)
-    failed = sum(e.is_failure for each in run.records.samples.values() for e in each.values())
+    failed = sum(episode.is_failure for episode in run.records.episodes)
     print_closing(run.folder, failed, run.stopped)
 
 
@@ -219,9 +219,7 @@ def export(
     if kind == "inspect":
         from ragen_bench.export.inspect_logs import write_inspect_logs
 
-        with bar("writing") as tick:
-            for path in write_inspect_logs(read, target, tick):
-                print(path)
+        print(*write_inspect_logs(read, target, bar("writing")), sep="\n")
         return
     from ragen_bench.export.flat_tables import write_tables
 

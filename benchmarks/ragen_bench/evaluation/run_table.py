@@ -42,9 +42,14 @@ class Run(NamedTuple):
     """Whether the last line is broken."""
 
     @property
+    def episodes(self) -> list[Episode]:
+        """All episodes, sample by sample."""
+        return [episode for sample in self.samples.values() for episode in sample.values()]
+
+    @property
     def missing(self) -> int:
         """Number of episodes that are still missing."""
-        return len(self.config.keys) - sum(len(sample) for sample in self.samples.values())
+        return len(self.config.keys) - len(self.episodes)
 
 
 def read_run(folder: Path, checked: bool = True) -> Run:

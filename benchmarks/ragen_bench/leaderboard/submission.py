@@ -11,8 +11,9 @@ from ragen_agents.run_files.files import read_text
 from ragen_agents.run_files.records import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import ENTRY, AgentEntry, RunConfig
+from ragen_bench.console.progress import Track
 from ragen_bench.evaluation.comparison import Side
-from ragen_bench.leaderboard.check import Tick, check_copies, check_entry, results_of
+from ragen_bench.leaderboard.check import check_copies, check_entry, results_of
 from ragen_bench.leaderboard.entry import About, Entry, EntryError, Training, check_rules, check_titles
 from ragen_bench.leaderboard.store import StoredEntry, read_about, read_entry, write_entry
 from ragen_bench.runs.environments import versions_of
@@ -53,7 +54,7 @@ def read_training(run: Path | None, root: Path, name: str) -> Training | None:
     return validate(Training, curves, str(run))
 
 
-def submit(side: Side, about: About, training: Training | None, root: Path, tick: Tick | None = None) -> Path:
+def submit(side: Side, about: About, training: Training | None, root: Path, track: Track = iter) -> Path:
     """Check the entry of a run's agent, write it, and return its folder.
 
     The run was compared with its checksums when it was read.
@@ -69,7 +70,7 @@ def submit(side: Side, about: About, training: Training | None, root: Path, tick
     others = _others(root, about.name)
     check_titles([*(other.entry for other in others), entry])
     with tempfile.TemporaryDirectory() as temporary:
-        checked = check_entry(write_entry(Path(temporary), entry, lines), tick)
+        checked = check_entry(write_entry(Path(temporary), entry, lines), track)
     check_copies([*others, checked])
     return write_entry(root, entry, lines)
 

@@ -10,6 +10,7 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import MatchRecord
 from ragen_bench.config.run_config import AnyConfig, EditedFileError, MatchConfig, Units, load_config
 from ragen_bench.config.suites import check_suite
+from ragen_bench.console.progress import Track
 from ragen_bench.evaluation.match_player import count_seats
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement
 from ragen_bench.runs.checksums import check_lines, read_checksums
@@ -90,9 +91,7 @@ def replayer(backend: str) -> Replay:
     return replay_on_ray if backend == "ray" else replay_here
 
 
-def verify_run(
-    folder: Path, tick: Callable[[int, int], None] | None = None, replay_all: Replay = replay_here
-) -> Verified:
+def verify_run(folder: Path, track: Track = iter, replay_all: Replay = replay_here) -> Verified:
     """Replay every episode of a run.
 
     Raises:
@@ -115,11 +114,9 @@ def verify_run(
     else:
         check_suite(config.suite)
     replayed = replay_all(str(path), read.records, config)
-    for count, record in enumerate(read.records, start=1):
+    for record in track(read.records):
         next(replayed)
         _verify_pictures(path, record)
-        if tick is not None:
-            tick(count, len(read.records))
     try:
         for written in (before or [], (checksums or [])[: len(read.records)]):
             check_lines(folder, read.records, written)
