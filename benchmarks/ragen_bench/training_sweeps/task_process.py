@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import IO, Final
 
 LOG: Final = "log.txt"
+BUSY: Final = 75
+"""Exit code if another process is running the task."""
 
 
 class LocalProcess:
