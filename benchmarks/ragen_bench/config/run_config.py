@@ -13,7 +13,7 @@ from ragen_agents.policies.endpoint.settings import EndpointSettings, StopTexts
 from ragen_agents.rollout import EpisodeKey, MatchKey
 from ragen_agents.run_files import CONFIG
 from ragen_agents.run_files.files import read_text
-from ragen_agents.run_files.yaml_files import differences_of, load_yaml, validate
+from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.agents import OPENAI, LiveAgent, is_local_model, weights_of
 from ragen_bench.config.suites import StrictModel, Suite
 from ragen_envs import SUITE_VERSION
@@ -215,8 +215,3 @@ def load_config(folder: Path, checked: bool = True) -> AnyConfig:
     if checked and digest != digest_of(data):
         raise EditedFileError(f"{path} was edited: its digest does not match its contents")
     return config
-
-
-def differences(recorded: BaseConfig, requested: BaseConfig) -> str | None:
-    """Return the first field in which two configs differ, or None."""
-    return differences_of(recorded.model_dump(mode="json"), requested.model_dump(mode="json"))

@@ -16,7 +16,7 @@ from ragen_agents.run_files.files import ResourceContext, exclusive_lock, write_
 from ragen_agents.run_files.records import describe_provenance
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml
 from ragen_bench.config.agents import folder_of
-from ragen_bench.config.run_config import AnyConfig, ConfigT, MatchConfig, RunConfig, differences, load_config
+from ragen_bench.config.run_config import AnyConfig, ConfigT, MatchConfig, RunConfig, load_config
 from ragen_bench.runs.checksums import (
     CHECKSUMS,
     append_checksums,
@@ -148,8 +148,9 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     if not records.records and not records.torn:
         return records
     _check_agents(folder, old, config)
-    differs = differences_of(_agents(old), _agents(config)) or differences(
-        old.model_copy(update={"agents": config.agents}), config
+    same_agents = old.model_copy(update={"agents": config.agents})
+    differs = differences_of(_agents(old), _agents(config)) or differences_of(
+        same_agents.model_dump(mode="json"), config.model_dump(mode="json")
     )
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
