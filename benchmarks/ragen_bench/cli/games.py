@@ -133,7 +133,7 @@ def play(
     if browser:
         from ragen_bench.play.browser import play_in_browser
 
-        play_in_browser(env, port, print)
+        play_in_browser(env, port)
         return
     with _reader(env) as ask:
         play_game(env, Console(highlight=False), ask)

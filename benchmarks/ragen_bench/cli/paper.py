@@ -243,9 +243,16 @@ def reproduce(
             sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()
         if not run and not dry_run and not _anything_stored(sweep_run, results):
-            others_are_stored = any(sweep_run.archive(results).parent.glob("*.jsonl"))
-            message = _nothing_stored(exhibit.sweep if others_are_stored else None, results)
-            if name != "all" or not others_are_stored:
+            if not any(sweep_run.archive(results).parent.glob("*.jsonl")):
+                raise RagenError(
+                    f"there are no stored results in '{results}'; run the command in a checkout of "
+                    "ragen-suite, or name the folder with --results"
+                )
+            message = (
+                f"there are no stored results of the sweep '{exhibit.sweep}' in '{results}'; without "
+                "--no-run it is run"
+            )
+            if name != "all":
                 raise RagenError(message)
             print(f"note: {message}", file=sys.stderr)
             continue
@@ -271,18 +278,6 @@ def _anything_stored(sweep_run: "SweepRun", results: Path) -> bool:
     """Return whether a sweep has results in a folder, its own or shared runs."""
     shared = any(s.result for s in sweep_run.states() if s.task.seed is not None)
     return shared or sweep_run.archive(results).exists()
-
-
-def _nothing_stored(sweep: str | None, results: Path) -> str:
-    """Return the message for a folder without results of a sweep, or of any."""
-    if sweep:
-        return (
-            f"there are no stored results of the sweep '{sweep}' in '{results}'; without --no-run it is run"
-        )
-    return (
-        f"there are no stored results in '{results}'; run the command in a checkout of ragen-suite, or name "
-        "the folder with --results"
-    )
 
 
 def _print(report: "Report", style: Format, wide: bool) -> None:

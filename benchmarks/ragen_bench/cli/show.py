@@ -74,7 +74,7 @@ def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> in
 
     run = read_match_run(folder, checked)
     data = summarise_matches(run)
-    failed = sum(m.is_failure for levels in run.matches.values() for m in levels.values())
+    failed = sum(match.is_failure for match in run.records)
     notes = [*match_notes(run), *version_notes(folder)]
     facts = _facts(folder, run.config, run.missing)
     tables = {

@@ -70,9 +70,8 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
         return
     if commands == ["match"]:
         read = read_match_run(folders[0], checked)
-        notes = incomplete(read.config, read.missing, read.torn)
         matches = transcripts.match_transcripts(read)
-        transcripts.write_transcript_pages(title, ("Game", "Agent"), matches, out, notes)
+        transcripts.write_transcript_pages(title, ("Game", "Agent"), matches, out, incomplete(read))
         return
     for folder, command in zip(folders, commands, strict=True):
         if command != "bench":

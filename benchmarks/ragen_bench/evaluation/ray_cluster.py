@@ -48,10 +48,6 @@ class RayCluster:
         """Return a function as a Ray task with the resources of each task."""
         return self.ray.remote(**self._resources, **options)(function)
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a pure function on some machine and return its result."""
-        return next(self.map(function, [arguments]))
-
     def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield the result of a pure function for each tuple of arguments, in their order.
 
@@ -171,11 +167,11 @@ class RayPlayer:
 
     def __init__(
         self, cluster: RayCluster, agent: str, weights: str | None, sampling: SamplingSettings,
-        stop: Sequence[str] = (),
+        stop: Sequence[str],
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._agent = (agent, weights, sampling, tuple(stop))
-        self.batch_size: int = cluster.call(_batch_size, *self._agent)
+        self.batch_size: int = next(cluster.map(_batch_size, [self._agent]))
 
     def play_chunks(self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite) -> Iterator[list[Episode]]:
         """Yield the episodes of each chunk, in their order."""

@@ -3,21 +3,24 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
-from ragen_bench.config.run_config import AnyConfig, MatchConfig, RunConfig, load_config
+from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
 from ragen_bench.config.suites import control_notes
 from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
 from ragen_bench.stats.intervals import Interval, wilson_mean
 from ragen_bench.stats.scores import success_score
 from ragen_envs.errors import RagenError
+
+if TYPE_CHECKING:
+    from ragen_bench.evaluation.match_table import MatchRun
 
 __all__ = ["Run", "read_run", "summarise"]
 
@@ -40,6 +43,14 @@ class Run(NamedTuple):
     """Samples by agent and task."""
     torn: bool
     """Whether the last line is broken."""
+
+    @classmethod
+    def of(cls, folder: Path, config: RunConfig, episodes: Iterable[Episode], torn: bool) -> "Run":
+        """Return the run with these episodes, which are in the order of the config."""
+        samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
+        for episode in episodes:
+            samples[episode.agent, episode.task][place(episode)] = episode
+        return cls(folder, config, dict(samples), torn)
 
     @property
     def episodes(self) -> list[Episode]:
@@ -66,10 +77,7 @@ def read_run(folder: Path, checked: bool = True) -> Run:
     if isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen match, whose table ragen show prints")
     records = read_own_episodes(folder, config, checked)
-    samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-    for episode in records.episodes:
-        samples[episode.agent, episode.task][place(episode)] = episode
-    return Run(folder, config, dict(samples), records.torn)
+    return Run.of(folder, config, records.episodes, records.torn)
 
 
 def place(episode: Episode) -> int | None:
@@ -247,7 +255,7 @@ def notes(run: Run) -> list[str]:
     )
     lines += [f"the token counts of {agent} are estimates" for agent in estimated]
     lines += shared_levels_note(run.samples)
-    return lines + incomplete(run.config, run.missing, run.torn)
+    return lines + incomplete(run)
 
 
 def _reference_note(run: Run, task: str) -> str:
@@ -281,11 +289,11 @@ def _optimum_note(run: Run, task: str) -> list[str]:
     ]
 
 
-def incomplete(config: AnyConfig, missing: int, torn: bool) -> list[str]:
+def incomplete(run: "Run | MatchRun") -> list[str]:
     """Return the notes about an interrupted run."""
     lines = []
-    if missing:
-        lines.append(f"unfinished: {missing} of {len(config.keys)} {config.units} are missing")
-    if torn:
+    if run.missing:
+        lines.append(f"unfinished: {run.missing} of {len(run.config.keys)} {run.config.units} are missing")
+    if run.torn:
         lines.append(f"the last line of {EPISODES} is incomplete and was skipped")
     return lines

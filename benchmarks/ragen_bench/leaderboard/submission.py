@@ -118,10 +118,9 @@ def _episodes(side: Side, name: str) -> list[Episode]:
     Messages of errors can name paths, users and addresses, so only their types remain.
     """
     return [
-        sample[index].model_copy(update={"agent": name, "error": _type_of_error(sample[index].error)})
+        episode.model_copy(update={"agent": name, "error": _type_of_error(episode.error)})
         for task in side.run.config.suite.tasks
-        for sample in [side.run.samples.get((side.agent, task), {})]
-        for index in sorted(sample, key=lambda index: -1 if index is None else index)
+        for episode in side.run.samples.get((side.agent, task), {}).values()
     ]
 
 

@@ -153,7 +153,7 @@ class SweepRun:
         by_task = {state.task.path: state for state in states}
         rows = [
             self._row(game, cell, [by_task[task.path] for task in tasks], cost)
-            for (game, cell), tasks in cells_of([state.task for state in states])
+            for (game, cell), tasks in cells_of([state.task for state in states]).items()
         ]
         left = [cost.left(state) for state in states]
         open_ = [s.task for s in states if s.result is None and s.task.steps]

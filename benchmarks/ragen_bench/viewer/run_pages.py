@@ -31,8 +31,7 @@ from ragen_envs.errors import RagenError
 def _unfinished(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         which = f"{run.folder}: " if len(runs) > 1 else ""
-        for note in incomplete(run.config, run.missing, run.torn):
-            yield f"{which}{note}"
+        yield from (f"{which}{note}" for note in incomplete(run))
 
 
 def _check_pair(a: Run, b: Run) -> None:
