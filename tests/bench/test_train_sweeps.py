@@ -16,10 +16,9 @@ from forked import start  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.evaluation import ray_cluster  # noqa: E402
 from ragen_bench.training_sweeps import sweep_run  # noqa: E402
-from ragen_bench.training_sweeps.archive import borrowed, matching  # noqa: E402
-from ragen_bench.training_sweeps.results import parse_result, write_result  # noqa: E402
-from ragen_bench.training_sweeps.state import read_states  # noqa: E402
+from ragen_bench.training_sweeps.results import borrowed, matching, parse_result, write_result  # noqa: E402  # noqa: E402
 from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
+from ragen_bench.training_sweeps.sweep_run import read_states  # noqa: E402
 from ragen_bench.training_sweeps.tasks import Choice, plan  # noqa: E402
 from results import DOWN, UP, make_result  # noqa: E402
 from small_sweeps import SMALL_TRAIN, command, processes_of, small_sweep, wait_for  # noqa: E402

@@ -15,8 +15,7 @@ from ragen_bench.analysis.ledger import Blunder, Ledger, NoLedgerError, ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.console.formats import Cells, Grid, grid_of, numbers, percent_cells, percents
 from ragen_bench.console.progress import Track
-from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import Run, mean
+from ragen_bench.evaluation.run_table import Run, level_clusters, mean
 from ragen_bench.stats.intervals import Interval, bootstrap_mean, bounds_of_several, wilson_mean
 from ragen_envs.conversation.prompt import describe_defect
 

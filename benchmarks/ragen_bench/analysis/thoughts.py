@@ -20,8 +20,7 @@ from ragen_bench.console.formats import Cells, Grid, grid_of, number, percent, p
 from ragen_bench.console.progress import Track
 from ragen_bench.evaluation.run_table import Run, mean, place
 from ragen_bench.runs.records import replay_spec
-from ragen_bench.stats.clusters import number_clusters
-from ragen_bench.stats.intervals import Interval, bootstrap_mean, wilson_mean
+from ragen_bench.stats.intervals import Interval, bootstrap_mean, number_clusters, wilson_mean
 from ragen_envs.game.claims import ClaimingFace
 from ragen_envs.game.oracle import Action
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 import typer
 
 from ragen_bench.cli.interruption import InterruptedCommandError
-from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.options import RAY, BackendOption, FormatOption, WideOption
+from ragen_bench.cli.options import RAY, BackendOption, FormatOption, WideOption, expand_groups
 from ragen_bench.console.formats import Format, plain_rows, print_table
 from ragen_envs.errors import RagenError
 
@@ -139,8 +138,8 @@ def train_sweep(
 def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
     """Print the results so far: validation in each run, and each cell on each test against its reference."""
     from ragen_bench.console.tables import Table
-    from ragen_bench.reproduction.measurements import Runs
     from ragen_bench.reproduction.reproduction_config import Column
+    from ragen_bench.reproduction.run_measures import Runs
     from ragen_bench.reproduction.success_table import (
         table_grid,
         tabulate,

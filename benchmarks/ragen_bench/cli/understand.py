@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.options import FormatOption, RunArgument, UncheckedOption, WideOption
+from ragen_bench.cli.options import FormatOption, RunArgument, UncheckedOption, WideOption, expand_groups
 from ragen_bench.cli.run_options import RunOptions
 from ragen_bench.console.formats import Format, percent, print_table
 from ragen_envs.errors import RagenError

@@ -14,9 +14,8 @@ from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.console.formats import Cells, Grid, grid_of, interval, number
-from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
 from ragen_bench.evaluation.notes import error_notes
-from ragen_bench.evaluation.run_table import Run, Sample, read_run
+from ragen_bench.evaluation.run_table import Run, Sample, level_clusters, read_run, repeated_levels_note
 from ragen_bench.stats.intervals import bounds_of_several
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
 from ragen_envs.conversation.settings import ConversationSettings

@@ -10,12 +10,10 @@ import pandas as pd
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
 from ragen_bench.console.formats import Cells, Grid, grid_of, interval, numbers, percent_cells, percents
-from ragen_bench.evaluation.level_clusters import repeated_levels_note
 from ragen_bench.evaluation.notes import notes_on_replies
-from ragen_bench.evaluation.run_table import incomplete, mean
+from ragen_bench.evaluation.run_table import incomplete, mean, repeated_levels_note
 from ragen_bench.runs.directory import read_own_episodes
-from ragen_bench.stats.clusters import number_clusters
-from ragen_bench.stats.intervals import bootstrap_mean, bounds_of_several, wilson_mean
+from ragen_bench.stats.intervals import bootstrap_mean, bounds_of_several, number_clusters, wilson_mean
 from ragen_envs.errors import RagenError
 
 ALL: Final = "all"

@@ -9,8 +9,7 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, SeatRecord, TurnRecord
 from ragen_bench.config.run_config import AnyConfig, MatchConfig
 from ragen_bench.console.escaping import escape_unprintable
-from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import REFERENCE, Run, notes
+from ragen_bench.evaluation.run_table import REFERENCE, Run, level_clusters, notes
 from ragen_bench.runs.environments import version_notes
 from ragen_bench.stats.scores import at_most_by_chance
 from ragen_envs.conversation import Defect, EndReason

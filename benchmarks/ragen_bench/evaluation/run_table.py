@@ -13,9 +13,8 @@ from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
 from ragen_bench.config.suites import control_notes
-from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
-from ragen_bench.stats.intervals import Interval, wilson_mean
+from ragen_bench.stats.intervals import Clusters, Interval, number_clusters, wilson_mean
 from ragen_bench.stats.scores import success_score
 from ragen_envs.errors import RagenError
 
@@ -297,3 +296,36 @@ def incomplete(run: "Run | MatchRun") -> list[str]:
     if run.torn:
         lines.append(f"the last line of {EPISODES} is incomplete and was skipped")
     return lines
+
+
+def level_clusters(episodes: Iterable[Episode]) -> Clusters | None:
+    """Return an index of each episode's level; None if no level is shared, or only one is played.
+
+    Levels are the same if they have the same key, also if they are rotated, if the two arms of a bandit are
+    in the other order, or if two games share them.
+    """
+    return number_clusters([episode.instance.key for episode in episodes])
+
+
+def shared_levels_note(samples: Mapping[tuple[str, str], Mapping[int | None, Episode]]) -> list[str]:
+    """Return a note that names the tasks in which episodes of a run share levels, or nothing."""
+    most: dict[str, list[str]] = {}
+    for (_, task), sample in samples.items():
+        keys = [episode.instance.key for episode in sample.values() if episode.attempt == 0]
+        most[task] = max(keys, most.get(task, []), key=len)
+    return repeated_levels_note(most, "intervals", "episodes")
+
+
+def repeated_levels_note(levels: Mapping[str, Sequence[str]], what: str, units: str) -> list[str]:
+    """Return a note that names the tasks in which levels repeat, or nothing.
+
+    ``levels`` are, by task, the key of the level of each unit; ``what`` is clustered.
+    """
+    counts = [
+        f"{task} {len(keys)} {units} on {len(set(keys))} levels"
+        for task, keys in levels.items()
+        if number_clusters(keys) is not None
+    ]
+    if not counts:
+        return []
+    return [f"{what} are clustered by level where levels repeat: {', '.join(counts)}"]

@@ -13,23 +13,24 @@ from ragen_agents.policies import CONTROLS
 from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.analysis.summary import DECISIONS, corrected_score, ledger_columns
 from ragen_bench.console.formats import number
-from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import (
     EXACT,
     REFERENCE,
     Sample,
     chance_of,
     exact_mean,
+    level_clusters,
     summarise_episodes,
     summarise_sample,
 )
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.stats.clusters import cluster_sums, number_clusters
 from ragen_bench.stats.intervals import (
     CONFIDENCE,
     FloatArray,
     Interval,
     bootstrap_means,
+    cluster_sums,
+    number_clusters,
     percentile_interval,
     wilson_mean,
 )

@@ -10,7 +10,6 @@ import numpy as np
 from scipy import stats
 
 from ragen_bench.console.formats import number, percent
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
     Column,
     Reproduction,
@@ -18,7 +17,7 @@ from ragen_bench.reproduction.reproduction_config import (
     ShareClaim,
     SuccessClaim,
 )
-from ragen_bench.reproduction.run_measures import happened, scalar_of
+from ragen_bench.reproduction.run_measures import Runs, happened, scalar_of
 from ragen_bench.stats.intervals import FloatArray, wilson
 from ragen_bench.stats.mixed_effects import (
     Difference,

@@ -20,9 +20,17 @@ from ragen_bench.console.formats import (
     percents,
 )
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
-from ragen_bench.reproduction.measurements import Runs, sample_of
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction, paper_mark
-from ragen_bench.reproduction.run_measures import VALIDATION, collapsed_at, curve, gained, sign_at, smoothed
+from ragen_bench.reproduction.run_measures import (
+    VALIDATION,
+    Runs,
+    collapsed_at,
+    curve,
+    gained,
+    sample_of,
+    sign_at,
+    smoothed,
+)
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_rate_difference
 from ragen_bench.stats.paired import ALPHA, holm

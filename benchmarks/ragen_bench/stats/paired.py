@@ -12,8 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from ragen_bench.stats.clusters import Clusters, cluster_sums
-from ragen_bench.stats.intervals import FloatArray, Interval, bootstrap_mean, wilson, wilson_mean
+from ragen_bench.stats.intervals import (
+    Clusters,
+    FloatArray,
+    Interval,
+    bootstrap_mean,
+    cluster_sums,
+    wilson,
+    wilson_mean,
+)
 
 __all__ = [
     "PairedResult",
