@@ -59,8 +59,8 @@ def _of_game(side: Side, source: str, env_id: str | None) -> list[Episode]:
     ]
     tasks = list(dict.fromkeys(episode.task for episode in episodes))
     if len(tasks) != 1:
-        games = f"the games {', '.join(tasks)}; name one" if tasks else f"no episode of {env_id}"
-        raise RagenError(f"'{source}' has {games}")
+        none = f"no episode of {env_id or 'this agent'}"
+        raise RagenError(f"'{source}' has " + (f"the games {', '.join(tasks)}; name one" if tasks else none))
     return episodes
 
 
