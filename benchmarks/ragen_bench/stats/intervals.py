@@ -1,8 +1,8 @@
 """Estimate rates and mean returns with intervals. Scores are in :mod:`ragen_bench.stats.scores`.
 
 Pure functions of numbers and arrays. Entries of a sample must be independent of each other, unless
-``clusters`` says which belong together; then whole clusters are the unit. An agent that reads one prompt twice
-tends to do the same twice, so where levels repeat, the cluster is the level with all of its episodes.
+``clusters`` says which belong together; then whole clusters are the unit. An agent that reads one prompt
+twice tends to do the same twice, so where levels repeat, the cluster is a level with all of its episodes.
 Comparisons of two policies on the same instances are in :mod:`ragen_bench.stats.paired`.
 
 Whatever draws random numbers takes a seed and uses a generator of its own: equal arguments give
