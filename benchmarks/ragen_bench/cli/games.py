@@ -83,7 +83,6 @@ def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
 
 
 def _multi_agent_rows() -> list[dict[str, Any]]:
-    """Return the rows of the multi-agent games, if PettingZoo is installed."""
     if find_spec("pettingzoo") is None:
         return []
     import pettingzoo

@@ -274,7 +274,6 @@ def reproduce(
 
 
 def _anything_stored(sweep_run: "SweepRun", results: Path) -> bool:
-    """Return whether a sweep has results in a folder, its own or shared runs."""
     shared = any(s.result for s in sweep_run.states() if s.task.seed is not None)
     return shared or sweep_run.archive(results).exists()
 

@@ -82,7 +82,6 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
 
 
 def _command(run: Path, checked: bool) -> Literal["bench", "match", "train"]:
-    """Return the command that made a run."""
     from ragen_bench.config.run_config import ENTRY, MatchConfig, load_config
     from ragen_bench.viewer.transcripts import SAMPLES
 

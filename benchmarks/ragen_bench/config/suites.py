@@ -162,7 +162,6 @@ def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, T
 
 
 def _choices(game: str, suite: Suite, known: Sequence[str]) -> str:
-    """List the games that can be named instead of an unknown one, for an error."""
     namespace = game.partition("/")[0] if "/" in game else "ragen"
     if namespace != "ragen" and not any(name.startswith(f"{namespace}/") for name in known):
         if imports := imported_extensions():
@@ -187,11 +186,7 @@ def _task_name(text_id: str) -> str:
 
 
 def check_suite(suite: Suite) -> None:
-    """Make every game once, with the last level that it needs.
-
-    Raises:
-        RagenError: A game, a setting, or a level does not exist; the message names the task.
-    """
+    """Make every game once, with the last level that it needs; a `RagenError` names the task that fails."""
 
     def check(name: str) -> None:
         _check_task(suite.tasks[name])

@@ -85,7 +85,6 @@ def _differing(a: Run, b: Run, task: str) -> str:
 def _differences(
     first: Mapping[str, Any], second: Mapping[str, Any], a: str | Path, b: str | Path
 ) -> Iterator[str]:
-    """Yield each setting that differs between two places, in words."""
     for name in dict.fromkeys([*first, *second]):
         one, other = (settings.get(name, _NOT_SET) for settings in (first, second))
         if one != other:
@@ -249,7 +248,6 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
 
 
 def _attempts_note(a: Side, b: Side) -> list[str]:
-    """Return a note on attempts that only one side has, or nothing."""
     ours, theirs = a.run.config.attempts, b.run.config.attempts
     if ours == theirs:
         return []
@@ -268,7 +266,6 @@ def _decoding_differences(a: Side, b: Side) -> str:
 
 
 def _request(side: Side) -> dict[str, Any]:
-    """Return the settings that decide an agent's replies besides the sampling."""
     agent = next(agent for agent in side.run.config.agents if agent.name == side.agent)
     settings = agent.asked.model_dump(exclude=ADDRESSES)
     body = settings.pop("extra_body")

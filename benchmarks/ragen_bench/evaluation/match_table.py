@@ -105,7 +105,6 @@ def _common(parts: Sequence[Levels]) -> Levels:
 
 
 def _level_keys(run: MatchRun, task: str) -> dict[int, str]:
-    """Return the key of each level of a task."""
     return {match.key.level: match.instance.key for match in run.records if match.task == task}
 
 

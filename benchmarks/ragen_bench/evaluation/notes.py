@@ -131,7 +131,6 @@ def _advice(config: AnyConfig, games: Sequence[str], turns: Sequence[TurnRecord]
 
 
 def _trouble(turn: TurnRecord) -> _Trouble:
-    """Return the trouble of an invalid reply."""
     if not turn.reply.strip() and turn.reasoning:
         return "reasoning"
     if Defect.TRUNCATED in turn.defects:
@@ -209,7 +208,6 @@ def _impossible(task: str, played: Mapping[str, Sequence[Episode]]) -> Iterator[
 
 
 def _improbable(task: str, agent: str, episodes: Sequence[Episode]) -> Iterator[str]:
-    """Return notes on successes of an agent that are too many or too few for the numbers of the game."""
     whole = [episode for episode in episodes if not episode.is_failure]
     tests = [("optimal_success", "optimum", agent == _ORACLE)]
     if agent == REFERENCE:

@@ -101,7 +101,6 @@ def _connected() -> Any:
 
 
 def _fitting(machine: dict[str, float], threads: int, gpus: float) -> int:
-    """Return the number of tasks that fit on a machine at the same time."""
     by_cpu = machine.get("CPU", 0) // threads
     return int(min(by_cpu, machine.get("GPU", 0) // gpus) if gpus else by_cpu)
 

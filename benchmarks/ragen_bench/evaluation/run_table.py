@@ -119,7 +119,6 @@ ATTEMPTS: Final = ("pass_at_k", "pass_hat_k")
 
 
 def _all_attempts(sample: Sample, attempts: int) -> dict[str, float]:
-    """Return the columns that runs with several attempts at a level have besides."""
     solved: dict[int | None, list[bool]] = defaultdict(list)
     for episode in sample.values():
         solved[episode.instance.index].append(episode.success)
@@ -272,7 +271,6 @@ def _reference_note(run: Run, task: str) -> str:
 
 
 def _optimum_note(run: Run, task: str) -> list[str]:
-    """Return a note if levels of a task have no optimum under its limits."""
     played = {
         episode.instance.index: episode.optimal_success
         for (_, name), sample in run.samples.items()

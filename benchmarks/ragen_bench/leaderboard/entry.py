@@ -20,7 +20,6 @@ SCHEMA_VERSION: Final = 1
 
 
 def _printable(text: str) -> str:
-    """Refuse what is not shown as it is: control characters, marks that turn the direction of text."""
     hidden = next((sign for sign in text if not sign.isprintable()), None)
     if hidden is not None:
         raise ValueError(f"holds the character U+{ord(hidden):04X}, but must be one printable line")
@@ -32,7 +31,6 @@ _SLUG: Final = r"^[a-z0-9](?:[a-z0-9-]{0,46}[a-z0-9])?$"
 
 
 def _slug(name: object) -> object:
-    """Check the pattern, with an error in words."""
     if isinstance(name, str) and not re.fullmatch(_SLUG, name):
         raise ValueError("use lower-case letters, digits and dashes, at most 48, no dash first or last")
     return name

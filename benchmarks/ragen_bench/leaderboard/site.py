@@ -279,7 +279,6 @@ class Pages:
         self._write("about.html", "about.html", suite=self._suite, max_errors=MAX_ERRORS)
 
     def _prompts(self, rows: Sequence[Standing]) -> list[str]:
-        """Return the prompts of the entries of a table, each once."""
         shown = {row.name for row in rows if not row.control}
         suites = {s.entry.about.name: s.entry.config.suite for s in self._entries}
         return sorted({prompt_words(suite) for name, suite in suites.items() if name in shown})

@@ -79,7 +79,6 @@ def _table(
     rows: Mapping[str, Mapping[str, Any]],
     ranks: Mapping[str, tuple[int, bool]],
 ) -> Iterator[Standing]:
-    """Yield the row of each entry with its rank."""
     for about in (stored.entry.about for stored in entries):
         rank, tied = ranks.get(about.name, (None, False))
         yield Standing(about.name, about.title, about.name in CONTROLS, rank, tied, rows[about.name])
@@ -204,7 +203,6 @@ def below_random(entries: Sequence[StoredEntry]) -> list[str]:
 
 
 def _compare_scores(games: Games, first: str, second: str, resamples: int) -> tuple[float, float]:
-    """Return the difference of two mean scores on the levels that both played, and its p-value."""
     pairs = [_shared(samples, first, second) for samples in games.values()]
     a, b = (_levels([(pair[side], samples) for pair, samples in zip(pairs, games.values(), strict=True)])
             for side in (0, 1))  # fmt: skip
@@ -299,9 +297,8 @@ def _lengths(optimum: Sample) -> dict[int | None, int]:
 def with_decisions(
     rows: Sequence[Standing], ledgers: Mapping[str, Sequence[Ledger]], samples: Samples
 ) -> list[Standing]:
-    """Return the rows of a game's table with the columns `ragen_bench.analysis.summary.DECISIONS`.
+    """Return the rows of a game's table with `ragen_bench.analysis.summary.DECISIONS`; ledgers are by entry.
 
-    Ledgers are those of the game, by entry.
     Episodes that failed have no ledger. They count as 0 in luck-corrected success, so that failing on
     hard levels raises it no more than success; the other columns are those of the decisions that were made.
     """

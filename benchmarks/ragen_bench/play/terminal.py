@@ -142,7 +142,6 @@ def _hint(env: ConversationWrapper) -> str:
 
 
 def _read_line(line: str, env: ConversationWrapper) -> list[str]:
-    """Return the actions that a person means, as text."""
     game = env.unwrapped
     if not isinstance(game, WordGameEnv):
         return [env.names[action] for action in read_actions(line, env.names)]
@@ -253,7 +252,6 @@ class KeyReader:
         return line
 
     def _arrow(self, key: str) -> str:
-        """Return the sign of an arrow key, or "" for another key."""
         sign = _ARROW_KEYS.get(key[2:][-1:], "")
         names = {name.casefold() for name in self._env.names}
         return sign if _ARROWS.get(sign) in names else ""

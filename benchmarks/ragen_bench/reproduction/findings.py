@@ -325,7 +325,6 @@ def _p_at(claim: ScalarClaim, sides: Sequence[FloatArray], done: Sequence[int], 
 
 
 def _unknown(claim: ScalarClaim, missing: Remedy | None) -> Finding:
-    """Return the finding where runs lack the numbers."""
     if claim.scalar != "seconds" or missing:
         needed = missing or Remedy(_LONGER)
         return Finding(False, math.nan, claim.paper, "", remedy=lambda _: needed)
@@ -416,7 +415,6 @@ def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
 
 
 def _compared(claim: ShareClaim, runs: Runs, count: int, able: int) -> Finding:
-    """Return the finding on two cells, by Fisher's exact test."""
     results, others = runs.of(claim.train, claim.cell), runs.of(claim.train, claim.less or "")
     fewer, among = _counted(claim, others)
     ours = f"{count} of {able} runs against {fewer} of {among}"

@@ -316,7 +316,6 @@ class Report:
         return lines
 
     def _added_seeds(self) -> list[str]:
-        """Return a note on the cells whose p-values are corrected for seeds that were added."""
         games = {column.train for column in self.exhibit.columns}
         cells = [
             f"{game} {cell} ({', '.join(str(count or 'unknown') for count in counts)})"
@@ -334,7 +333,6 @@ class Report:
         return notes
 
     def _other_sampling(self) -> list[str]:
-        """Return a note on each agent that was not sampled as the cells were."""
         return list(
             dict.fromkeys(
                 f"{one.agent} was sampled at temperature {one.sampling.temperature:g} with at most "

@@ -100,7 +100,6 @@ def _gain(metric: str, result: TaskResult) -> float:
 
 
 def _with_success(metric: str, result: TaskResult) -> float:
-    """Return the correlation of a metric with success."""
     success = dict(zip(*curve(result, "success"), strict=True))
     iterations, values = curve(result, metric)
     pairs = [(v, success[i]) for i, v in zip(iterations, values, strict=True) if i in success]

@@ -168,7 +168,6 @@ def check_keys(folder: Path, records: Records[Any], config: AnyConfig) -> None:
 
 
 def _check_agents(folder: Path, old: AnyConfig, new: AnyConfig) -> None:
-    """Raise `RagenError` if two runs of one kind do not have the same agents in the same order."""
     if type(old) is not type(new):
         return
     before, now = ([agent.name for agent in config.agents] for config in (old, new))

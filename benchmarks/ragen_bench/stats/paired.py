@@ -201,7 +201,6 @@ def holm_exclusive(p_values: npt.ArrayLike, questions: npt.ArrayLike) -> FloatAr
 
 
 def _newcombe(both: int, a_only: int, b_only: int, n: int) -> Interval:
-    """Return Newcombe's interval for the difference of two paired rates."""
     neither = n - both - a_only - b_only
     first, second = wilson(both + a_only, n), wilson(both + b_only, n)
     association = float(both * neither - a_only * b_only)

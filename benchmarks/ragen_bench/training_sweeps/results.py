@@ -104,7 +104,6 @@ def outcome_of(episodes: Iterable[Episode]) -> Outcome:
 
 
 def _mean_of(played: list[Episode], field: str) -> float | None:
-    """Return the mean of an exact expectation, or None if an episode lacks it."""
     known = [value for e in played if (value := getattr(e, field)) is not None]
     return _rounded(sum(known) / len(known)) if len(known) == len(played) else None
 

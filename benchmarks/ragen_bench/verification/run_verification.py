@@ -75,7 +75,6 @@ def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
 
 
 def _fields(record: object, recomputed: Mapping[str, Any], turn: int | None = None) -> Iterator[Check]:
-    """Yield checks of fields of a record, by name."""
     for name, value in recomputed.items():
         yield Check(turn, name, attrgetter(name)(record), value)
 
@@ -83,8 +82,7 @@ def _fields(record: object, recomputed: Mapping[str, Any], turn: int | None = No
 def replay(episode: Episode) -> Iterator[Check]:
     """Yield a check of every field that the game decides, in the order of play.
 
-    Look at the first check that fails: the game may have diverged after it. The
-    episode's config must have been checked before.
+    Look at the first that fails: the game may have diverged after it. The config is checked before.
     """
     spec = replay_spec(episode)
     env = make_env(spec)
@@ -160,10 +158,7 @@ def _outcome(
 
 
 def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
-    """Yield a check of every field of a match, in the order of play; its key must be the config's.
-
-    Look at the first check that fails: the game may have diverged after it.
-    """
+    """Yield checks of a match, whose key is one of the config's, as `replay` does of an episode."""
     task = config.suite.tasks[match.task]
     expected = {
         "suite_version": SUITE_VERSION,
@@ -182,8 +177,6 @@ def _of_seat(number: int, checks: Iterable[Check]) -> Iterator[Check]:
 
 
 class _Replay:
-    """A match being replayed."""
-
     def __init__(self, match: MatchRecord, spec: MatchSpec) -> None:
         self.match, self.spec = match, spec
         self.table = make_match_env(spec.env_id, spec.env_kwargs)
@@ -241,7 +234,6 @@ class _Replay:
                 yield from _of_seat(number, [Check(turn + 1, "reply", str(record.end), what)])
 
     def _asked(self, turn: int) -> list[int]:
-        """Return the seats that are asked for a reply in a round."""
         pairs = enumerate(zip(self.table.seats, self.match.seats, strict=True))
         return [n for n, (seat, record) in pairs if seat.end is None and len(record.turns) >= turn]
 
@@ -315,12 +307,7 @@ def replay_here(what: str, records: Sequence[Record[Any]], config: AnyConfig) ->
 
 
 def replay_on_ray(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> Iterator[None]:
-    """Replay records on the cluster at ``RAY_ADDRESS``, or on the CPUs of this machine.
-
-    Raises:
-        MismatchError: At the first record that differs.
-        RagenError: There is no such cluster, or it lost the same records too often.
-    """
+    """Replay records on the cluster at ``RAY_ADDRESS``, or on the CPUs of this machine."""
     chunks = (records[start : start + _CHUNK] for start in range(0, len(records), _CHUNK))
     calls = ((what, list(chunk), config) for chunk in chunks)
     for mismatches in RayCluster(1, 0).map(_mismatches, calls):
@@ -387,11 +374,7 @@ def verify_run(folder: Path, track: Track = iter, replay_all: Replay = replay_he
 
 
 def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
-    """Replay one episode of a run; its key must be one of the config's.
-
-    Raises:
-        MismatchError: Something differs; the message names line, episode, turn and field.
-    """
+    """Replay one episode of a run, whose key is one of the config's, or raise `MismatchError`."""
     try:
         _raise_first(what, record, _checks(config, record))
     except MismatchError as error:
@@ -405,7 +388,6 @@ def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
 
 
 def _raise_first(what: str, record: Record[Any], checks: Iterator[Check]) -> None:
-    """Raise `MismatchError` at the first check that fails."""
     for check in checks:
         if not check.holds:
             turn = "" if check.turn is None else f", turn {check.turn}"
