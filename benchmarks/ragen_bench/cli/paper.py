@@ -220,12 +220,12 @@ def reproduce(
     wide: WideOption = False,
 ) -> None:
     """Run or reuse a sweep and print the paper's numbers beside ours, with a verdict on each claim."""
-    from ragen_bench.reproduction.beside import read_beside
     from ragen_bench.reproduction.reproduction_config import (
         bundled_reproductions,
         games_of,
         load_reproduction,
     )
+    from ragen_bench.reproduction.success_table import read_beside
 
     if beside and name == "all":
         raise RagenError("--beside is for one table; give its name instead of all")

@@ -12,10 +12,7 @@ from ragen_envs.errors import RagenError
 
 
 def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
-    """Return settings in the form ``field=value``, laid over one another, as nested settings.
-
-    The last value of a field counts; a note says so.
-    """
+    """Return ``field=value`` settings as nested ones; the last value of a field counts, as a note says."""
     names: set[str] = set()
     for name in (text.partition("=")[0] for text in texts):
         if name in names:

@@ -60,9 +60,9 @@ def summarise_matches(run: MatchRun) -> pd.DataFrame:
     Columns: ``game``; ``agent``, whose numbers these are; ``others``, the agent on all other seats;
     ``seat``, its seat or "all", the mean over its seats on each level; ``n``, levels; ``success`` and
     ``mean_return`` with their 95% intervals over levels (Wilson's, and a bootstrap), of which those with
-    the same key count as one; ``valid``, the share
-    of its replies without a defect; ``turns`` and ``reply_tokens``, means of an episode; ``errors``,
-    seats that ended in an error or outgrew the model's context. What is not defined is nan.
+    the same key count as one; ``valid``, the share of its replies without a defect; ``turns`` and
+    ``reply_tokens``, means of an episode; ``errors``, seats that ended in an error or outgrew the model's
+    context. What is not defined is nan.
     """
     rows = []
     for task in run.config.suite.tasks:

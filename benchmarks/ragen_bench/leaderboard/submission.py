@@ -55,10 +55,7 @@ def read_training(run: Path | None, root: Path, name: str) -> Training | None:
 
 
 def submit(side: Side, about: About, training: Training | None, root: Path, track: Track = iter) -> Path:
-    """Check the entry of a run's agent, write it, and return its folder.
-
-    The run was compared with its checksums when it was read.
-    """
+    """Check the entry of a run's agent, write it, and return its folder."""
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         control = side.agent if side.agent in CONTROLS else about.name
         raise RagenError(

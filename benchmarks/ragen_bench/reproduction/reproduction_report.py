@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from ragen_agents.run_files.files import write_atomically
 from ragen_bench.console.drawings import STYLE, svg_of
 from ragen_bench.console.formats import Grid, markdown
-from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, claims_data, judge
 from ragen_bench.reproduction.reproduction_config import (
     Column,
@@ -28,6 +27,7 @@ from ragen_bench.reproduction.reproduction_config import (
 from ragen_bench.reproduction.run_measures import VALIDATION, WINDOW, Runs, curve, fell_at, smoothed
 from ragen_bench.reproduction.success_table import (
     VERDICTS,
+    Beside,
     cells_grid,
     claims_grid,
     matrix_grid,

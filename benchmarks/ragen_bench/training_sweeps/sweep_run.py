@@ -226,9 +226,8 @@ class SweepRun:
     def with_kept_seeds(self) -> "SweepRun":
         """Return the run with as many seeds as some cell has archived, or as it is where none are.
 
-        Cells with fewer are unfinished only if they have fewer than were chosen.
-
-        Results that it shares with other sweeps count: a table without their seeds would leave them out.
+        Cells with fewer are unfinished only if they have fewer than were chosen. Results that are shared
+        with other sweeps count: a table without their seeds would leave them out.
         """
         if self.kept is None:
             return self
@@ -447,10 +446,7 @@ class Pool:
     _running: list[_Running] = field(default_factory=list)
 
     def run(self, tasks: Sequence[SweepTask]) -> list[SweepTask]:
-        """Run all tasks and return those that are not done: failed, or running in another process.
-
-        A task that fails is retried once, at the end.
-        """
+        """Run all tasks, at the end those that failed once more, and return those that are not done."""
         waiting = list(tasks)
         tries: dict[Path, int] = {}
         left: list[SweepTask] = []
