@@ -106,23 +106,18 @@ _LOST: Final = 1
 """Exit code of a task whose machine or process was lost."""
 
 
-class RayLauncher:
-    """Runs a function of a folder as tasks on Ray that can be polled and cancelled.
+def ray_jobs(
+    threads: int, gpus: float, run: Callable[[Path, dict[str, str]], int]
+) -> "tuple[int, Callable[[Path], RayJob]]":
+    """Return how many tasks fit on Ray at the same time, and what submits a function of a folder as one.
 
     Each waits until a machine has the resources that it requests. Ray's own retries are off: the pool of a
     sweep retries a task that is lost.
     """
-
-    def __init__(self, threads: int, gpus: float, run: Callable[[Path, dict[str, str]], int]) -> None:
-        cluster = RayCluster(threads, gpus)
-        self.slots = cluster.slots
-        self._ray = cluster.ray
-        self._environment = task_environment(threads, hides_gpus=not gpus)
-        self._run = cluster.remote(run, max_retries=0)
-
-    def start(self, folder: Path) -> "RayJob":
-        """Submit the work of a folder to Ray."""
-        return RayJob(self._ray, self._run.remote(folder, self._environment))
+    cluster = RayCluster(threads, gpus)
+    environment = task_environment(threads, hides_gpus=not gpus)
+    task = cluster.remote(run, max_retries=0)
+    return cluster.slots, lambda folder: RayJob(cluster.ray, task.remote(folder, environment))
 
 
 class RayJob:

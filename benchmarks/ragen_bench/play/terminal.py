@@ -19,7 +19,7 @@ from ragen_envs.conversation.prompt import introduction
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
 from ragen_envs.game.word_game import WordGameEnv
-from ragen_envs.levels.splits import SPLITS
+from ragen_envs.levels.splits import read_split
 
 _ARROWS: Final = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 _STYLES: Final = {
@@ -36,8 +36,7 @@ def open_game(
     """Return a game as a conversation, at its start."""
     if index is not None and seed is not None:
         raise RagenError("--index chooses a frozen level and --seed a fresh one; give one of them")
-    if split not in SPLITS:
-        raise RagenError(f"unknown split '{split}'; use one of {', '.join(SPLITS)}")
+    split = read_split(split)
     if seed is not None and seed < 0:
         raise RagenError(f"seed is {seed}, but must be an integer >= 0")
     env = make(text_id_of(game), **settings)

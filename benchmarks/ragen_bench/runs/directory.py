@@ -66,19 +66,16 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
             self._write_config()
         lines = [encode_episode(episode) for episode in new]
         try:
-            self._write(lines)
+            self._file.write(b"".join(lines))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            append_checksums(self.folder, lines)
         except OSError as error:
             self._broken = True
             raise RagenError(
                 f"'{self.folder}' cannot be written: {error.strerror}; the same command resumes the run"
             ) from error
         self.done.update(episode.key for episode in new)
-
-    def _write(self, lines: Sequence[bytes]) -> None:
-        self._file.write(b"".join(lines))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        append_checksums(self.folder, lines)
 
     def _check_contents(self) -> None:
         if not self.folder.is_dir() or (self.folder / CONFIG).exists():

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,7 @@ from ragen_bench.console.formats import Cells, Grid, duration, grid_of
 from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.progress import TerminalBar
 from ragen_bench.console.tables import Table
-from ragen_bench.evaluation.ray_cluster import RayJob, RayLauncher
+from ragen_bench.evaluation.ray_cluster import RayJob, ray_jobs
 from ragen_bench.training_sweeps import TASK
 from ragen_bench.training_sweeps.results import (
     RESULT,
@@ -260,19 +260,23 @@ class SweepRun:
                 "the paper's scale generates replies with vLLM, which is not installed: pip install "
                 "'ragen-suite[vllm]'; --dry-run shows what the runs cost"
             )
-        launcher = self._launcher()
+        workers, start = self._starter()
         with SweepView(self.root, states) as view:
-            return Pool(self.root, self.workers or launcher.slots, launcher, view).run(missing)
+            return Pool(self.root, workers, start, view).run(missing)
 
-    def _launcher(self) -> "Local | RayLauncher":
+    def _starter(self) -> "tuple[int, Callable[[Path], Job]]":
+        """Return how many tasks run at a time, and what starts the one of a folder."""
         laptop = self.choice.scale == "laptop"
         if self.backend == "ray":
             gpus = (0.0 if laptop else 1.0) if self.gpus is None else self.gpus
-            return RayLauncher(1 if laptop else _RAY_CPUS, gpus, run_process)
-        # The starter model is too small to gain from a second thread, and loses where cores are shared.
+            slots, submit = ray_jobs(1 if laptop else _RAY_CPUS, gpus, run_process)
+            return self.workers or slots, submit
         workers = self._local_workers
+        # The starter model is too small to gain from a second thread, and loses where cores are shared.
+        threads = 1 if laptop else max(1, available_cpus() // workers)
         # A task per CPU would be too many for a GPU, and stored results were computed on CPUs.
-        return Local(workers, 1 if laptop else max(1, available_cpus() // workers), laptop)
+        environment = task_environment(threads, hides_gpus=laptop)
+        return workers, lambda folder: LocalProcess(folder, environment)
 
     @property
     def _local_workers(self) -> int:
@@ -360,16 +364,8 @@ _TRIES: Final = 2
 _PAUSE: Final = 0.2
 
 
-class Local:
-    """Runs tasks in processes on this machine, as many at the same time as it has slots."""
-
-    def __init__(self, slots: int, threads: int, hides_gpus: bool) -> None:
-        self.slots = slots
-        self._environment = task_environment(threads, hides_gpus)
-
-    def start(self, folder: Path) -> LocalProcess:
-        """Start the task of a folder."""
-        return LocalProcess(folder, self._environment)
+Job = LocalProcess | RayJob
+"""The process of a task."""
 
 
 def available_cpus() -> int:
@@ -431,7 +427,7 @@ def _size(task: SweepTask) -> int:
 @dataclass
 class _Running:
     task: SweepTask
-    job: LocalProcess | RayJob
+    job: Job
     started: float
 
 
@@ -441,7 +437,7 @@ class Pool:
 
     root: Path
     workers: int
-    launcher: Local | RayLauncher
+    start: Callable[[Path], Job]
     view: SweepView
     _running: list[_Running] = field(default_factory=list)
 
@@ -477,7 +473,7 @@ class Pool:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             _write_task(folder, task)
-            job = self.launcher.start(folder.absolute())
+            job = self.start(folder.absolute())
         self._running.append(_Running(task, job, time.monotonic()))
 
     def _reason(self, task: SweepTask, code: int, why: str) -> str:
