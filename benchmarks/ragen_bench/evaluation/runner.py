@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ragen_bench.evaluation.ray_cluster import RayPlayer
 
 Player: TypeAlias = "Policy | AsyncPolicy | RayPlayer"
-"""Plays the episodes of an agent."""
 CONTROL_CHUNK: Final = 32
 """Levels that controls play between two writes; their replies do not depend on it."""
 _LOG: Final = logging.getLogger("ragen.evaluation")

@@ -31,9 +31,8 @@ class Price(StrictModel):
     """Money for a million tokens, in any currency."""
 
     input: float = Field(ge=0)
-    """Price of a million tokens of prompts."""
     output: float = Field(ge=0)
-    """Price of a million tokens of replies, thoughts included."""
+    """Of replies, thoughts included."""
 
 
 class _Line(StrictModel):
@@ -160,7 +159,6 @@ class Budget:
     seconds: float | None = None
     """Seconds from now on."""
     prices: Mapping[str, Price] = field(default_factory=dict)
-    """Prices by model."""
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:

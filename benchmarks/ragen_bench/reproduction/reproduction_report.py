@@ -247,26 +247,14 @@ class Report:
         self.verdicts: list[Verdict] = judge(exhibit, self._runs)
         cost = Cost(run.sweep, run.choice.scale, states)
         self.claims_data: pd.DataFrame = claims_data(exhibit, self.verdicts, states, cost)
+        self.table, self.claims = table_grid(self.data), claims_grid(self.claims_data)
+        self.cells = cells_grid(self._runs)
+        """What the names of rows and lines stand for."""
 
     @property
     def trained(self) -> bool:
         """Whether there is a run of the sweep itself."""
         return any(result.task.seed is not None for result in self._own)
-
-    @property
-    def table(self) -> Grid:
-        """The table for people."""
-        return table_grid(self.data)
-
-    @property
-    def claims(self) -> Grid:
-        """The claims and their verdicts, for people."""
-        return claims_grid(self.claims_data)
-
-    @property
-    def cells(self) -> Grid:
-        """What the names of rows and lines stand for."""
-        return cells_grid(self._runs)
 
     @property
     def matrix(self) -> tuple[str, Grid] | None:
