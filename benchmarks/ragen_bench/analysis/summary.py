@@ -52,9 +52,7 @@ def explain_run(run: Run, track: Track = iter) -> Explained:
 
 
 def _left_out(run: Run, reasons: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    played: Counter[str] = Counter()
-    for (agent, _), sample in run.samples.items():
-        played[agent] += len(sample)
+    played = Counter(episode.agent for episode in run.episodes)
     for (agent, reason), count in reasons.items():
         yield (
             f"{count} of {played[agent]} episodes of {agent} are left out of the columns on decisions, "

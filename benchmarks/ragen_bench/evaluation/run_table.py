@@ -233,11 +233,7 @@ def notes(run: Run) -> list[str]:
             f"{attempts} attempts at each level: success is that of one attempt (pass@1); pass@k and "
             f"pass^k are the shares of levels solved in at least one and in all of the {attempts} attempts"
         )
-    sampled = {
-        task
-        for (_, task), sample in run.samples.items()
-        if any(e.random_success is None and e.optimal_success is not None for e in sample.values())
-    }
+    sampled = {e.task for e in run.episodes if e.random_success is None and e.optimal_success is not None}
     lines += [_reference_note(run, task) for task in run.config.suite.tasks if task in sampled]
     lines += [note for task in run.config.suite.tasks for note in _optimum_note(run, task)]
     lines += control_notes(run.config.suite.tasks)
@@ -246,11 +242,7 @@ def notes(run: Run) -> list[str]:
         for agent in run.config.agents
         if agent.asked.stop
     ]
-    estimated = dict.fromkeys(
-        agent
-        for (agent, _), sample in run.samples.items()
-        if any(turn.tokens_estimated for episode in sample.values() for turn in episode.turns)
-    )
+    estimated = dict.fromkeys(e.agent for e in run.episodes if any(t.tokens_estimated for t in e.turns))
     lines += [f"the token counts of {agent} are estimates" for agent in estimated]
     lines += shared_levels_note(run.samples)
     return lines + incomplete(run)
@@ -271,12 +263,7 @@ def _reference_note(run: Run, task: str) -> str:
 
 
 def _optimum_note(run: Run, task: str) -> list[str]:
-    played = {
-        episode.instance.index: episode.optimal_success
-        for (_, name), sample in run.samples.items()
-        if name == task
-        for episode in sample.values()
-    }
+    played = {e.instance.index: e.optimal_success for e in run.episodes if e.task == task}
     unknown = sum(best is None for best in played.values())
     if not unknown:
         return []
