@@ -185,20 +185,21 @@ def load_config(folder: Path, checked: bool = True) -> AnyConfig:
     if not path.exists():
         raise RagenError(f"'{folder}' is not a run directory: it has no {CONFIG}")
     data = load_yaml(read_text(path), str(path), aliases=False)
-    if isinstance(data, dict) and {"iterations", "rollout"} <= data.keys():
+    fields = data if isinstance(data, dict) else {}  # what is no mapping is refused below
+    if {"iterations", "rollout"} <= fields.keys():
         raise RagenError(
             f"'{folder}' is a run of ragen train, which ragen report and ragen view show; to score its "
             f"model, give it to ragen bench --agent, such as {folder}/best"
         )
-    version = data.get("suite_version") if isinstance(data, dict) else None
+    version = fields.get("suite_version")
     if isinstance(version, int) and version != SUITE_VERSION:
         raise RagenError(
             f"'{folder}' is a run of suite version {version}, but this is suite version {SUITE_VERSION}; "
             "results of different versions are not comparable"
         )
-    digest = data.pop("digest", None) if isinstance(data, dict) else None
+    digest = fields.pop("digest", None)
     config: AnyConfig
-    if isinstance(data, dict) and data.get("kind") == "match":
+    if fields.get("kind") == "match":
         config = validate(MatchConfig, data, str(path))
     else:
         config = validate(RunConfig, data, str(path))

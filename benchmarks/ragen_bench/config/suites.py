@@ -241,12 +241,8 @@ def controls_of(tasks: Mapping[str, Task]) -> dict[str, str]:
 
     Each has the name of the game that it controls.
     """
-    controls = {}
-    for name, task in tasks.items():
-        spec = spec_of(task.env)
-        if spec is not None and spec.control_of is not None:
-            controls[name] = spec.control_of
-    return controls
+    specs = {name: spec_of(task.env) for name, task in tasks.items()}
+    return {name: spec.control_of for name, spec in specs.items() if spec and spec.control_of is not None}
 
 
 def control_notes(tasks: Mapping[str, Task]) -> list[str]:

@@ -292,7 +292,7 @@ def level_clusters(episodes: Iterable[Episode]) -> Clusters | None:
     return number_clusters([episode.instance.key for episode in episodes])
 
 
-def shared_levels_note(samples: Mapping[tuple[str, str], Mapping[int | None, Episode]]) -> list[str]:
+def shared_levels_note(samples: Mapping[tuple[str, str], Sample]) -> list[str]:
     """Return a note that names the tasks in which episodes of a run share levels, or nothing."""
     most: dict[str, list[str]] = {}
     for (_, task), sample in samples.items():
