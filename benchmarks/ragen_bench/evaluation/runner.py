@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
@@ -118,10 +118,11 @@ def _play_task(play: RunPlay[RunConfig], agent: str, player: "Policy | RayPlayer
         size = CONTROL_CHUNK if agent in CONTROLS else player.batch_size
         chunks = [keys[start : start + size] for start in range(0, len(keys), size)]
         missing = [chunk for chunk in chunks if any(key not in done for key in chunk)]
-        if hasattr(player, "act"):
-            played = (play_chunk(player, chunk, suite) for chunk in missing)
-        else:
+        played: Iterator[list[Episode]]
+        if hasattr(player, "play_chunks"):
             played = player.play_chunks(missing, suite)
+        else:
+            played = (play_chunk(player, chunk, suite) for chunk in missing)
         for _ in missing:
             play.budget.check_time()
             play.keep(next(played))
