@@ -21,7 +21,12 @@ def test_tasks_at_laptop_scale_leave_a_gpu_alone(scale, shown, monkeypatch, tmp_
     """There is one per CPU, and the stored results were computed on CPUs."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     seen = []
-    monkeypatch.setattr(task_process.subprocess, "Popen", lambda *_, env, **__: seen.append(env))
+
+    def popen(*_, env, **__):
+        seen.append(env)
+        return SimpleNamespace(stdin=None)
+
+    monkeypatch.setattr(task_process.subprocess, "Popen", popen)
     run = SweepRun(load_sweep("filter"), Choice(scale=scale), tmp_path, workers=None)
     _, start = run._starter()
     start(tmp_path)
