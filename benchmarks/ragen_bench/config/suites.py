@@ -226,9 +226,10 @@ def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeS
 
 
 def _check_task(task: Task) -> None:
+    known = text_ids()  # those of installed packages are registered now
     if (game_of(task.env) or plain_id(task.env)) is None:
         raise RagenError(
-            f"unknown game '{task.env}'; known are {', '.join(text_ids())}; ragen match plays those of "
+            f"unknown game '{task.env}'; known are {', '.join(known)}; ragen match plays those of "
             "several players, and one of your own must be imported before the command: ragen --import FILE"
         )
     for setting in {"render_mode", "split"} & task.settings.keys():
