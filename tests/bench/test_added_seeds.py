@@ -12,8 +12,9 @@ from ragen_bench.reproduction.reproduction_config import games_of
 from ragen_bench.reproduction.reproduction_report import Report
 from ragen_bench.reproduction.run_measures import Runs
 from ragen_bench.training_sweeps.results import add_to_archive, borrowed, write_result
+from ragen_bench.training_sweeps.state import read_states
 from ragen_bench.training_sweeps.sweep_config import load_sweep
-from ragen_bench.training_sweeps.sweep_run import SweepRun, read_states
+from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice, plan
 from results import DOWN, UP, load_plain, make_result, results_of, sweep_of
 

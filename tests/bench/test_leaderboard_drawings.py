@@ -2,7 +2,7 @@
 
 import itertools
 
-from ragen_bench.leaderboard.site import MOST, lengths_plot, tokens_plot
+from ragen_bench.leaderboard.charts import MOST, lengths_plot, tokens_plot
 from ragen_bench.leaderboard.standings import LengthRow, Standing
 from ragen_bench.stats.intervals import Interval
 

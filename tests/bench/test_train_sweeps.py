@@ -17,8 +17,8 @@ from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.evaluation import ray_cluster  # noqa: E402
 from ragen_bench.training_sweeps import sweep_run  # noqa: E402
 from ragen_bench.training_sweeps.results import borrowed, matching, parse_result, write_result  # noqa: E402  # noqa: E402
+from ragen_bench.training_sweeps.state import read_states  # noqa: E402
 from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
-from ragen_bench.training_sweeps.sweep_run import read_states  # noqa: E402
 from ragen_bench.training_sweeps.tasks import Choice, plan  # noqa: E402
 from results import DOWN, UP, make_result  # noqa: E402
 from small_sweeps import SMALL_TRAIN, command, processes_of, small_sweep, wait_for  # noqa: E402
@@ -390,7 +390,7 @@ def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, c
 
 
 def test_the_threads_of_tasks_are_capped(monkeypatch):
-    from ragen_bench.training_sweeps.sweep_run import task_environment
+    from ragen_bench.training_sweeps.jobs import task_environment
 
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     environment = task_environment(threads=3)

@@ -225,7 +225,13 @@ def saying_what_is_saved() -> Iterator[None]:
 
 
 def print_closing(folder: Path, failed: int, stopped: str | None) -> None:
-    """Print the directory of a run, of which some episodes or matches failed, and what to do next."""
+    """Print the directory of a run and what to do next, below its table.
+
+    Args:
+        folder: The directory.
+        failed: Number of its episodes or matches that failed.
+        stopped: The limit that ended it early, or None.
+    """
     from ragen_bench.config.run_config import load_config
 
     print(f"run: {folder}", file=sys.stderr)

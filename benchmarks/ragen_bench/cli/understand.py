@@ -140,7 +140,7 @@ def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:
 
 def _line(ledger: "Ledger") -> str:
     from ragen_bench.analysis.summary import invalid_reply
-    from ragen_bench.viewer.run_pages import name_in_viewer
+    from ragen_bench.viewer.frames import name_in_viewer
 
     episode, turn = ledger.episode, ledger.worst
     name = name_in_viewer(episode)

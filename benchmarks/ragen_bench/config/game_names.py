@@ -11,7 +11,10 @@ FOR_SEVERAL: Final = "; ragen match plays games for several players"
 
 
 def text_id_of(name: str) -> str:
-    """Return the id of the conversation env, or of another environment, that a name stands for."""
+    """Return the id of the conversation env that a name stands for, or of another environment.
+
+    See ``find_game`` for names.
+    """
     known = text_ids()
     text_id = find_game(name, known) or plain_id(name)
     if text_id is None:

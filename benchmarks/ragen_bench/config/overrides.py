@@ -12,7 +12,10 @@ from ragen_envs.errors import RagenError
 
 
 def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
-    """Return ``field=value`` settings as nested ones; the last value of a field counts, as a note says."""
+    """Return settings in the form ``field=value``, laid over one another, as nested settings.
+
+    The last value of a field counts; a note says so.
+    """
     names: set[str] = set()
     for name in (text.partition("=")[0] for text in texts):
         if name in names:

@@ -49,7 +49,10 @@ class RayCluster:
         return self.ray.remote(**self._resources, **options)(function)
 
     def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """Yield the result of a pure function for each tuple of arguments, in order; repeat lost calls."""
+        """Yield the result of a pure function for each tuple of arguments, in their order.
+
+        A call whose machine is lost is repeated elsewhere.
+        """
         variables = {"env_vars": task_environment(self.threads)}
         task = self.remote(function, max_retries=_RETRIES, runtime_env=variables)
         waiting = (task.remote(*each) for each in arguments)
@@ -173,7 +176,10 @@ class RayPlayer:
 def players_on(
     cluster: RayCluster, agents: Mapping[str, str | None], sampling: SamplingSettings, remote: Remote
 ) -> dict[str, Player]:
-    """Return the players of agents; models behind endpoints and Python agents are asked from this process."""
+    """Return the players of agents: on a cluster where they can be loaded anywhere, else in this process.
+
+    Models behind endpoints and Python agents are asked from here.
+    """
     here = [name for name in agents if name.startswith(OPENAI) or is_python_agent(name)]
     players: dict[str, Player] = {**make_policies(here, sampling, remote)}
     for name, weights in agents.items():

@@ -53,7 +53,11 @@ class RunPlay(Generic[ConfigT]):
         return Pictured(policy, self.run.folder)
 
     def finish(self, work: Callable[[], Awaitable[None]], policies: Iterable[AsyncPolicy]) -> None:
-        """Wait for asynchronous work, then close its policies; raises `BudgetReachedError` after its time."""
+        """Wait for asynchronous work as long as the budget allows, then close its policies.
+
+        Raises:
+            BudgetReachedError: The time is over.
+        """
 
         async def within_time() -> None:
             try:
@@ -82,7 +86,12 @@ def _is_in_loop() -> bool:
 
 
 def play_run(play: RunPlay[RunConfig], players: Mapping[str, Player]) -> None:
-    """Play every missing episode; raises `BudgetReachedError` if the budget ends that early."""
+    """Play every missing episode.
+
+    Raises:
+        BudgetReachedError: The budget was reached before the end.
+        RagenError: The run cannot continue.
+    """
     for agent in play.run.config.agents:
         player = players.get(agent.name)
         if isinstance(player, AsyncPolicy):

@@ -295,8 +295,9 @@ def _lengths(optimum: Sample) -> dict[int | None, int]:
 def with_decisions(
     rows: Sequence[Standing], ledgers: Mapping[str, Sequence[Ledger]], samples: Samples
 ) -> list[Standing]:
-    """Return the rows of a game's table with `ragen_bench.analysis.summary.DECISIONS`; ledgers are by entry.
+    """Return the rows of a game's table with the columns `ragen_bench.analysis.summary.DECISIONS`.
 
+    Ledgers are those of the game, by entry.
     Episodes that failed have no ledger. They count as 0 in luck-corrected success, so that failing on
     hard levels raises it no more than success; the other columns are those of the decisions that were made.
     """

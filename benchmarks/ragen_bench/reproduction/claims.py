@@ -42,7 +42,7 @@ from ragen_bench.reproduction.run_measures import (
 )
 from ragen_bench.stats.mixed_effects import mixed_effects_difference
 from ragen_bench.stats.paired import ALPHA, holm, holm_exclusive
-from ragen_bench.training_sweeps.sweep_run import Cost, TaskState
+from ragen_bench.training_sweeps.state import Cost, TaskState
 from ragen_bench.training_sweeps.tasks import INITIAL, SweepTask
 
 Word = Literal["supported", "contradicted", "smaller", "undecided", "cannot tell", "not run"]

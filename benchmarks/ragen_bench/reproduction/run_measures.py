@@ -179,7 +179,10 @@ def gained(result: TaskResult) -> bool | None:
 
 
 def collapsed_at(result: TaskResult) -> int | None:
-    """Return the last iteration before validation success, if it gained, stayed below half of its best."""
+    """Return the last iteration before validation success stayed below half of its best.
+
+    None where it did not, and where it had not gained before.
+    """
     iterations, values = curve(result, VALIDATION)
     if not gained(result) or values[-1] >= _FALLEN * values.max():
         return None
@@ -295,9 +298,9 @@ class Runs:
         return sorted(runs, key=lambda result: result.task.seed or 0)
 
     def correction(self, cells: Iterable[tuple[str, str]], curve: str = "", further: int = 0) -> int:
-        """Return the factor of p-values on cells, pairs (game, cell): doubled each time that runs changed.
+        """Return the factor of p-values on cells, pairs (game, cell): doubled each time seeds were added.
 
-        Seeds were added, or all runs of a cell were replaced.
+        It is also doubled each time runs of a cell were replaced.
 
         Only runs with the curve count, if one is named. With ``further`` it is what the factor will be once
         seeds have been added that many times more.

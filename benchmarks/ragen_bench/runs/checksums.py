@@ -33,6 +33,8 @@ def repair_checksums(folder: Path, records: Sequence[Record[EpisodeT]], known: C
     """Bring the file in step with the episodes that survived an interruption.
 
     Episodes whose hash is neither in the file nor known get one, with a warning, for nothing protected them.
+
+    Raises EditedFileError as `check_lines` does.
     """
     written = read_checksums(folder) or []
     check_lines(folder, records, written)
@@ -47,7 +49,11 @@ def repair_checksums(folder: Path, records: Sequence[Record[EpisodeT]], known: C
 
 
 def check_lines(folder: Path, records: Sequence[Record[EpisodeT]], written: Sequence[str]) -> None:
-    """Raise `EditedFileError` if an episode of a run is not that of a hash that was read before it."""
+    """Compare the episodes of a run with hashes that were read before them.
+
+    Raises:
+        EditedFileError: An episode differs from its hash or is missing, so it was changed or removed later.
+    """
     path = (folder / CHECKSUMS).with_suffix(".jsonl")
     for record, checksum in zip(records, written, strict=False):
         if record.sha256 != checksum:

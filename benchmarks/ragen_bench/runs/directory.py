@@ -206,7 +206,9 @@ def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
 def read_own_episodes(folder: Path, config: AnyConfig, checked: bool = True) -> Records[Any]:
     """Read the episodes of a run, or its matches, in the config's order, whatever their order in the file.
 
-    What is not of the config, or, if ``checked``, was changed after it was written, is an error.
+    Raises:
+        RagenError: As of ``read_records``, or an episode is not one of the config's.
+        EditedFileError: Something was changed after it was written.
     """
     # The run may continue meanwhile: hashes that were read before need episodes.
     written = read_checksums(folder) if checked else None

@@ -105,7 +105,11 @@ class Sweep(StrictModel):
         return listed
 
     def suite(self, games: Sequence[str], episodes: int | None, level_seed: int) -> Suite:
-        """Return the suite whose tasks are all points; the seed is that of the levels that are drawn now."""
+        """Return the suite whose tasks are all points.
+
+        Without games or episodes, it has those of the sweep. The seed is that of the levels that are drawn
+        now.
+        """
         count = self.episodes if episodes is None else at_least_one("episodes", episodes)
         known = {text_id: name for name, text_id in short_names(text_ids()).items()}
         tasks: dict[str, Task] = {}

@@ -82,7 +82,8 @@ def _fields(record: object, recomputed: Mapping[str, Any], turn: int | None = No
 def replay(episode: Episode) -> Iterator[Check]:
     """Yield a check of every field that the game decides, in the order of play.
 
-    Look at the first that fails: the game may have diverged after it. The config is checked before.
+    Look at the first check that fails: the game may have diverged after it. The
+    episode's config must have been checked before.
     """
     spec = replay_spec(episode)
     env = make_env(spec)
@@ -158,7 +159,10 @@ def _outcome(
 
 
 def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
-    """Yield checks of a match, whose key is one of the config's, as `replay` does of an episode."""
+    """Yield a check of every field of a match, in the order of play; its key must be the config's.
+
+    Look at the first check that fails: the game may have diverged after it.
+    """
     task = config.suite.tasks[match.task]
     expected = {
         "suite_version": SUITE_VERSION,
@@ -307,7 +311,12 @@ def replay_here(what: str, records: Sequence[Record[Any]], config: AnyConfig) ->
 
 
 def replay_on_ray(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> Iterator[None]:
-    """Replay records on the cluster at ``RAY_ADDRESS``, or on the CPUs of this machine."""
+    """Replay records on the cluster at ``RAY_ADDRESS``, or on the CPUs of this machine.
+
+    Raises:
+        MismatchError: At the first record that differs.
+        RagenError: There is no such cluster, or it lost the same records too often.
+    """
     chunks = (records[start : start + _CHUNK] for start in range(0, len(records), _CHUNK))
     calls = ((what, list(chunk), config) for chunk in chunks)
     for mismatches in RayCluster(1, 0).map(_mismatches, calls):
@@ -374,7 +383,11 @@ def verify_run(folder: Path, track: Track = iter, replay_all: Replay = replay_he
 
 
 def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
-    """Replay one episode of a run, whose key is one of the config's, or raise `MismatchError`."""
+    """Replay one episode of a run; its key must be one of the config's.
+
+    Raises:
+        MismatchError: Something differs; the message names line, episode, turn and field.
+    """
     try:
         _raise_first(what, record, _checks(config, record))
     except MismatchError as error:
