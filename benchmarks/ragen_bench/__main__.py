@@ -20,7 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if isinstance(sys.stdout, TextIOWrapper):  # boards have signs that some terminals lack
             sys.stdout.reconfigure(errors="replace")
-        with _terminated_like_ctrl_c(received):
+        from ragen_bench.console.log_handler import logs_on_stderr
+
+        # Before the games are imported, which warn of packages that cannot be loaded.
+        with _terminated_like_ctrl_c(received), logs_on_stderr():
             return _run(arguments, received)
     except KeyboardInterrupt:
         return _interrupted(received)
@@ -85,13 +88,6 @@ def _terminated_like_ctrl_c(received: list[int]) -> Iterator[None]:
 
 
 def _run(arguments: Sequence[str] | None, received: Sequence[int]) -> int:
-    from ragen_bench.console.log_handler import logs_on_stderr
-
-    with logs_on_stderr():  # before the games are imported, which warn of packages that cannot be loaded
-        return _run_command(arguments, received)
-
-
-def _run_command(arguments: Sequence[str] | None, received: Sequence[int]) -> int:
     import typer
 
     from ragen_bench.cli import app

@@ -138,7 +138,8 @@ def _create(
             )
     for name in keywords:
         if name not in parameters and not takes_all:
-            known = ", ".join([*SETTING_NAMES, *parameters])
+            is_game = isinstance(creator, type) and issubclass(creator, GameEnv)
+            known = ", ".join([*SETTING_NAMES, *(() if is_game else TEXT_SETTINGS), *parameters])
             raise RagenError(f"{spec.id} has no setting '{name}'; known are {known}")
     try:
         env: gym.Env[Any, Any] = creator(**{**spec.kwargs, **keywords})

@@ -5,10 +5,15 @@ import re
 import pytest
 from ragen_bench import intervene
 from ragen_bench.__main__ import main
+from ragen_bench.config.run_config import AgentEntry, RunConfig
+from ragen_bench.config.suites import load_suite
+from ragen_bench.evaluation.comparison import Side
+from ragen_bench.evaluation.run_table import Run
 
 from ragen_agents.policies import Reply, Request
 from ragen_agents.policies.intervention import Intervened
 from ragen_envs.conversation import make
+from ragen_envs.errors import RagenError
 from ragen_envs.game.claims import MOVE, PLACE
 
 REPLY = "<think>Player 8 8. Box 9 9. 5 {} to 7 7. 4 {} to 6 6.</think><answer>{} || {}</answer>"
@@ -128,6 +133,23 @@ def test_the_agent_of_a_run_plays_its_levels_untouched_and_in_both_arms(tmp_path
     assert main(["intervene", run, "--out", out, "--format", "markdown"]) == 0
     assert "| FrozenLakeDeterministic | all true |" in capsys.readouterr().out
     assert (tmp_path / "arms" / "episodes.jsonl").read_bytes() == records
+
+
+def test_replies_end_where_those_of_the_run_do(tmp_path, monkeypatch):
+    (tmp_path / "episodes.jsonl").touch()
+    config = RunConfig(agents=[AgentEntry(name="starter", stop=["</answer>"])], suite=load_suite("core"))
+    side = Side(Run(tmp_path, config, {}, torn=False), "starter")
+    stops = []
+
+    def make_no_policy(agents, sampling, remote):
+        stops.append(remote.settings.stop)
+        return dict.fromkeys(agents)
+
+    monkeypatch.setattr("ragen_bench.api.intervene.read_side", lambda _: side)
+    monkeypatch.setattr("ragen_bench.api.intervene.make_policies", make_no_policy)
+    with pytest.raises(RagenError, match="does not generate in this process"):
+        intervene(tmp_path)
+    assert stops == [["</answer>"]]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
 from ragen_bench.__main__ import main  # noqa: E402
+from ragen_bench.evaluation.comparison import Side  # noqa: E402
+from ragen_bench.evaluation.run_table import Run  # noqa: E402
 from ragen_bench.runs.records import replay_spec  # noqa: E402
 from ragen_bench.training.own_episodes import choose_episodes, written_conversations  # noqa: E402
 
@@ -444,6 +446,13 @@ def test_written_conversations_are_those_of_imitation_by_hand(played, codec):
         env = make_env(replay_spec(episode))
         by_hand = sft._play(env, codec, 0, 0.0, np.random.default_rng(0))
         assert (row.ids, row.turn_ids) == (by_hand.ids, by_hand.turn_ids)
+
+
+def test_an_agent_that_has_not_played_is_named(tmp_path, monkeypatch):
+    nothing = Side(Run(tmp_path, None, {}, torn=False), "noop")
+    monkeypatch.setattr("ragen_bench.training.own_episodes.read_side", lambda _: nothing)
+    with pytest.raises(RagenError, match=r"^'run:noop' has no episode of this agent$"):
+        choose_episodes("run:noop", None, True, False)
 
 
 @pytest.mark.parametrize(("solved_only", "best_of"), [(True, True), (False, True), (False, False)])

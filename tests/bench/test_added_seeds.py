@@ -8,11 +8,10 @@ import pytest
 pytest.importorskip("torch")
 
 from ragen_bench.reproduction.claims import judge
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import games_of
 from ragen_bench.reproduction.reproduction_report import Report
-from ragen_bench.training_sweeps.archive import add_to_archive, borrowed
-from ragen_bench.training_sweeps.results import write_result
+from ragen_bench.reproduction.run_measures import Runs
+from ragen_bench.training_sweeps.results import add_to_archive, borrowed, write_result
 from ragen_bench.training_sweeps.state import read_states
 from ragen_bench.training_sweeps.sweep_config import load_sweep
 from ragen_bench.training_sweeps.sweep_run import SweepRun

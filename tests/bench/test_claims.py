@@ -10,9 +10,8 @@ pytest.importorskip("torch")
 
 from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.findings import joined
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import load_reproduction
-from ragen_bench.reproduction.run_measures import collapsed_at, gained, happened, scalar_of
+from ragen_bench.reproduction.run_measures import Runs, collapsed_at, gained, happened, scalar_of
 from ragen_bench.reproduction.success_table import matrix_grid
 from ragen_bench.stats.mixed_effects import mixed_effects_difference
 from results import (

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from ragen_bench.stats.clusters import cluster_sums, number_clusters
-from ragen_bench.stats.intervals import bootstrap_mean, wilson, wilson_mean
+from ragen_bench.stats.intervals import bootstrap_mean, cluster_sums, number_clusters, wilson, wilson_mean
 from ragen_bench.stats.paired import compare_rates, mcnemar_exact, paired_bootstrap
 from ragen_bench.stats.scores import normalised_interval
 

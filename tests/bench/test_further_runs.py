@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from ragen_bench.reproduction.claims import claims_data, judge
 from ragen_bench.reproduction.findings import more_runs, p_of_gap, p_of_shares, p_of_shift
-from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.run_measures import Runs
 from ragen_bench.training_sweeps.state import Cost
 from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ragen_bench.training_sweeps.archive import archive_path, check_archive, matching, read_archive
+from ragen_bench.training_sweeps.results import archive_path, check_archive, matching, read_archive
 from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep
 from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice, plan

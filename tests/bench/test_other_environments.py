@@ -131,10 +131,20 @@ def test_any_registered_id_can_be_named(tmp_path, monkeypatch, capsys):
     assert main(["view", "run", "--out", "pages"]) == 0
 
 
+def test_an_environment_may_take_keywords_that_it_does_not_name(walk, tmp_path):
+    given = walk("self.first")
+    signature = "    def __init__(self, **keywords):\n        self.first = keywords['first']\n\n"
+    source = (tmp_path / "walk_env.py").read_text()
+    (tmp_path / "walk_env.py").write_text(source.replace("    def reset", f"{signature}    def reset", 1))
+    bench(
+        *given, "bench", "--game", "mine/WalkText-v0", "--agent", "random", "--setting", "first=6", episodes=2
+    )
+
+
 def test_wrong_names_are_explained(capsys):
     assert main(["bench", "--game", "CliffWalking-v1", "--agent", "random", "--setting", "colour=1"]) == 2
     error = capsys.readouterr().err
-    assert "unknown setting 'colour'; known are max_turns" in error
+    assert "CliffWalking-v1 has no setting 'colour'; known are max_turns" in error
     assert "actions, describe, rules, success" in error
 
 

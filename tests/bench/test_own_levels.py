@@ -4,6 +4,7 @@ import pytest
 import yaml
 from ragen_bench import load
 from ragen_bench.__main__ import main
+from ragen_bench.config.own_levels import limits_for
 from ragen_bench.play.terminal import open_game
 from ragen_bench.training.train_settings import make_train_config
 from ragen_bench.training_sweeps.sweep_config import load_sweep
@@ -74,6 +75,14 @@ def test_the_leaderboard_refuses_them(run, tmp_path, capsys):
     assert main(["submit", f"{run}:oracle", "--about", str(about), "--entries", str(entries)]) == 2
     assert "levels of your own on Sokoban" in capsys.readouterr().err
     assert not entries.exists()
+
+
+def test_only_the_first_levels_are_solved_for_the_limits():
+    """A file of many levels is not searched from its beginning to its end before anything is played."""
+    short, long = "#####/#PXO#/#####", f"{'#' * 30}/#PX{'_' * 25}O#/{'#' * 30}"
+    env = "ragen/SokobanText-v0"
+    assert limits_for(env, {"levels": [short] * 31 + [long]})["max_actions"] == 2 * 26
+    assert limits_for(env, {"levels": [short] * 32 + [long]}) == {}
 
 
 def test_limits_fit_the_longest_solution(tmp_path, capsys):

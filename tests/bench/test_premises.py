@@ -6,8 +6,8 @@ import pytest
 pytest.importorskip("torch")
 
 from ragen_bench.reproduction.claims import judge, over_all
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import load_reproduction
+from ragen_bench.reproduction.run_measures import Runs
 from results import DOWN, PAPERS, UP, outcome, results_of, sweep_of
 
 INFORMATION = "information/turns/thought/mutual_information"

@@ -17,11 +17,11 @@ from ragen_bench.config import agents
 from ragen_bench.reproduction import reproduction_config
 from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.figures import draw_curves, line_styles
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
 from ragen_bench.reproduction.reproduction_report import kept_reports
+from ragen_bench.reproduction.run_measures import Runs
 from ragen_bench.reproduction.success_table import claims_grid, table_grid, tabulate
-from ragen_bench.training_sweeps.archive import add_to_archive, archive_path
+from ragen_bench.training_sweeps.results import add_to_archive, archive_path
 from ragen_bench.training_sweeps.sweep_config import load_sweep
 from ragen_bench.training_sweeps.tasks import Choice, plan
 from results import make_result, results_of, sweep_of

@@ -11,7 +11,6 @@ from bench_runs import bench, count_lines, options, python, timeless
 from forked import start
 from interrupted_runs import cut
 from ragen_bench.__main__ import main
-from ragen_bench.config import agents
 from ragen_bench.config.run_config import load_config
 from ragen_bench.evaluation import runner
 from ragen_bench.evaluation.run_table import read_run, summarise
@@ -65,7 +64,7 @@ def test_a_chunk_is_replayed_as_a_whole(run, monkeypatch):
         lambda specs, *rest: played.append([s.index for s in specs]) or play(specs, *rest),
     )
     bench(run, episodes=40)
-    assert played == [list(range(agents.CONTROL_CHUNK, 40))]
+    assert played == [list(range(runner.CONTROL_CHUNK, 40))]
 
 
 def test_a_changed_line_is_not_gone_on_with(run, capsys):

@@ -8,8 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from ragen_bench.training_sweeps import work
-from ragen_bench.training_sweeps.archive import add_to_archive, read_archive
-from ragen_bench.training_sweeps.results import read_result, write_result
+from ragen_bench.training_sweeps.results import add_to_archive, read_archive, read_result, write_result
 from ragen_bench.training_sweeps.sweep_config import load_sweep
 from ragen_bench.training_sweeps.tasks import Choice, plan
 from results import make_result

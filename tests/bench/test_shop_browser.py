@@ -85,5 +85,5 @@ def test_other_games_are_refused(capsys):
 
 def test_a_port_in_use_is_named(session, address):
     port = int(address.rstrip("/").rpartition(":")[2])
-    with pytest.raises(RagenError, match=f"port {port} cannot be used"):
+    with pytest.raises(RagenError, match=f"port is {port}, but it cannot be used"):
         serve_shop(session, port)

@@ -41,7 +41,7 @@ def results(tmp_path_factory):
     """Results of the sweep behind figure 10, in which fresh rollouts are better."""
     pytest.importorskip("torch")
     pytest.importorskip("matplotlib")
-    from ragen_bench.training_sweeps.archive import add_to_archive, archive_path
+    from ragen_bench.training_sweeps.results import add_to_archive, archive_path
     from results import results_of
 
     root = tmp_path_factory.mktemp("results")

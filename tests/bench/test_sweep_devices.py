@@ -21,9 +21,15 @@ def test_tasks_at_laptop_scale_leave_a_gpu_alone(scale, shown, monkeypatch, tmp_
     """There is one per CPU, and the stored results were computed on CPUs."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     seen = []
-    monkeypatch.setattr(task_process.subprocess, "Popen", lambda *_, env, **__: seen.append(env))
+
+    def popen(*_, env, **__):
+        seen.append(env)
+        return SimpleNamespace(stdin=None)
+
+    monkeypatch.setattr(task_process.subprocess, "Popen", popen)
     run = SweepRun(load_sweep("filter"), Choice(scale=scale), tmp_path, workers=None)
-    run._launcher().start(tmp_path)
+    _, start = run._starter()
+    start(tmp_path)
     assert [environment["CUDA_VISIBLE_DEVICES"] for environment in seen] == [shown]
 
 
@@ -33,7 +39,8 @@ def test_rays_tasks_see_the_gpus_that_they_request(gpus, hidden, monkeypatch, tm
     task = SimpleNamespace(remote=lambda _, environment: seen.append(environment))
     cluster = SimpleNamespace(slots=1, ray=None, remote=lambda *_, **__: task)
     monkeypatch.setattr(ray_cluster, "RayCluster", lambda *_: cluster)
-    ray_cluster.RayLauncher(1, gpus, task_process.run_process).start(tmp_path)
+    _, submit = ray_cluster.ray_jobs(1, gpus, task_process.run_process)
+    submit(tmp_path)
     assert ["CUDA_VISIBLE_DEVICES" in environment for environment in seen] == [hidden]
 
 

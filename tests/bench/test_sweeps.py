@@ -242,8 +242,8 @@ def test_bundled_sweeps_can_be_played(name):
     [
         (["algorithm"], "use diversity, freshness, granularity"),
         (["granularity", "--setting", "max_turns=3"], "'max_turns' differs between the points"),
-        (["diversity", "--game", "Cube", "--episodes", "1"], "unknown setting 'orientation'"),
-        (["freshness", "--game", "Cube", "--episodes", "1"], "unknown setting 'levels'"),
+        (["diversity", "--game", "Cube", "--episodes", "1"], "has no setting 'orientation'"),
+        (["freshness", "--game", "Cube", "--episodes", "1"], "has no setting 'levels'"),
     ],
 )
 def test_what_a_sweep_cannot_play(words, said, capsys):

@@ -2,8 +2,8 @@
 
 import numpy as np
 from ragen_bench.reproduction.claims import judge
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import games_of, load_reproduction
+from ragen_bench.reproduction.run_measures import Runs
 from ragen_bench.training_sweeps.results import Outcome, TaskResult
 from ragen_bench.training_sweeps.tasks import Choice, plan
 

@@ -159,6 +159,5 @@ def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
 
 
 def _blunder(env: ConversationWrapper) -> Blunder:
-    """Return the kind of blunder by which the last turn lost a game."""
     value: float = env.unwrapped.oracle().value  # type: ignore[attr-defined]
     return Blunder.OVERRUN if value > 0 else Blunder.DEADLOCK

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -14,8 +14,8 @@ from ragen_agents.rollout import Episode, TurnRecord
 from ragen_bench.analysis.ledger import Blunder, Ledger, NoLedgerError, ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.console.formats import Cells, Grid, grid_of, numbers, percent_cells, percents
-from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import Run, mean
+from ragen_bench.console.progress import Track
+from ragen_bench.evaluation.run_table import Run, level_clusters, mean
 from ragen_bench.stats.intervals import Interval, bootstrap_mean, bounds_of_several, wilson_mean
 from ragen_envs.conversation.prompt import describe_defect
 
@@ -39,27 +39,20 @@ class Explained(NamedTuple):
     """A sentence for each agent and reason for which others have none."""
 
 
-def explain_run(run: Run, tick: Callable[[int, int], None] | None = None) -> Explained:
+def explain_run(run: Run, track: Track = iter) -> Explained:
     """Return the ledgers of a run's episodes."""
     ledgers: dict[tuple[str, str], list[Ledger]] = {}
     reasons: Counter[tuple[str, str]] = Counter()
-    total, done = sum(len(sample) for sample in run.samples.values()), 0
-    for key, sample in run.samples.items():
-        for episode in sample.values():
-            try:
-                ledgers.setdefault(key, []).append(ledger(episode))
-            except NoLedgerError as error:
-                reasons[episode.agent, str(error)] += 1
-            done += 1
-            if tick is not None:
-                tick(done, total)
+    for episode in track(run.episodes):
+        try:
+            ledgers.setdefault((episode.agent, episode.task), []).append(ledger(episode))
+        except NoLedgerError as error:
+            reasons[episode.agent, str(error)] += 1
     return Explained(ledgers, tuple(_left_out(run, reasons)))
 
 
 def _left_out(run: Run, reasons: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    played: Counter[str] = Counter()
-    for (agent, _), sample in run.samples.items():
-        played[agent] += len(sample)
+    played = Counter(episode.agent for episode in run.episodes)
     for (agent, reason), count in reasons.items():
         yield (
             f"{count} of {played[agent]} episodes of {agent} are left out of the columns on decisions, "

@@ -6,7 +6,7 @@ in the plan, and agents are compared on levels where they planned the same numbe
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any, Final
@@ -17,10 +17,10 @@ from ragen_agents.rollout import Episode
 from ragen_agents.rollout.claims import SHARES, CheckedThought, names_of
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.console.formats import Cells, Grid, grid_of, number, percent, percent_cell, percent_interval
-from ragen_bench.evaluation.run_table import Run, mean
+from ragen_bench.console.progress import Track
+from ragen_bench.evaluation.run_table import Run, mean, place
 from ragen_bench.runs.records import replay_spec
-from ragen_bench.stats.clusters import number_clusters
-from ragen_bench.stats.intervals import Interval, bootstrap_mean, wilson_mean
+from ragen_bench.stats.intervals import Interval, bootstrap_mean, number_clusters, wilson_mean
 from ragen_envs.game.claims import ClaimingFace
 from ragen_envs.game.oracle import Action
 
@@ -56,16 +56,13 @@ def check_episode(episode: Episode) -> list[CheckedThought]:
     return thoughts
 
 
-def check_run(run: Run, tick: Callable[[int, int], None]) -> Thoughts:
-    """Return the checked thoughts of a run's episodes; see `summary.explain_run` for ``tick``."""
+def check_run(run: Run, track: Track) -> Thoughts:
+    """Return the checked thoughts of a run's episodes."""
     checked: dict[tuple[str, str], dict[int | None, tuple[str, Sequence[CheckedThought]]]] = {}
-    total, done = sum(map(len, run.samples.values())), 0
-    for key, sample in run.samples.items():
-        for place, episode in sample.items():
-            if thoughts := check_episode(episode):
-                checked.setdefault(key, {})[place] = episode.instance.key, thoughts
-            done += 1
-            tick(done, total)
+    for episode in track(run.episodes):
+        if thoughts := check_episode(episode):
+            of_game = checked.setdefault((episode.agent, episode.task), {})
+            of_game[place(episode)] = episode.instance.key, thoughts
     return checked
 
 
@@ -108,8 +105,8 @@ def compare_thoughts(checked: Thoughts) -> pd.DataFrame:
             continue
         first, second = checked[one, game], checked[other, game]
         pairs: dict[str, list[tuple[str, float, float]]] = {name: [] for name in COMPARED}
-        for place in first.keys() & second.keys():
-            (key, (a, *_)), (_, (b, *_)) = first[place], second[place]
+        for both in first.keys() & second.keys():
+            (key, (a, *_)), (_, (b, *_)) = first[both], second[both]
             if len(a.moves) == len(b.moves):
                 left, right = _with_moves(a), _with_moves(b)
                 for name in left.keys() & right.keys() & pairs.keys():

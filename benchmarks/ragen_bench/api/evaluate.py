@@ -7,7 +7,7 @@ from typing import Any, Literal
 from ragen_agents.policies import CONTROLS
 from ragen_bench.api.run import Run
 from ragen_bench.config import agents as known_agents
-from ragen_bench.config.agents import Agents, LiveAgent, Remote, check_sight, name_agents
+from ragen_bench.config.agents import Agents, Remote, check_sight, name_agents
 from ragen_bench.config.run_config import ENTRY, RunConfig, agent_entries, default_directory
 from ragen_bench.config.suites import Suite, adapt_suite, at_least_one, check_suite, load_suite
 from ragen_bench.console.tables import Table
@@ -129,34 +129,18 @@ def evaluate(
     config = RunConfig(agents=entries, suite=chosen, attempts=attempts)
     budget = make_budget(config, Limits(cost_limit, token_limit, time_limit, prices), live)
     folder = default_directory(config) if out is None else Path(out)
-    stopped = play_missing(
-        folder,
-        config,
-        play_run,
-        lambda lacking: _players(lacking, config, live, remote, gpus, backend == "ray"),
-        budget,
-        cache_file(endpoint, folder),
-        retry_errors,
-    )
-    return Run(folder, stopped)
 
+    def make_players(lacking: Iterable[str]) -> dict[str, Player]:
+        given = set(lacking)
+        players: dict[str, Player] = {name: live[name].policy for name in live if name in given}
+        weights = {a.name: a.weights for a in entries if a.name in given and not a.live}
+        if backend == "ray" and weights:  # a cluster is connected to only if there is work for it
+            cluster = RayCluster(1, gpus or 0.0)
+            return players | players_on(cluster, weights, chosen.sampling, remote)
+        return players | known_agents.make_policies(weights, sampling=chosen.sampling, remote=remote)
 
-def _players(
-    lacking: Iterable[str],
-    config: RunConfig,
-    live: Mapping[str, LiveAgent],
-    remote: Remote,
-    gpus: float | None,
-    on_ray: bool,
-) -> dict[str, Player]:
-    """Make the players of agents with work left; a cluster is connected to only if there is any."""
-    given = set(lacking)
-    players: dict[str, Player] = {name: live[name].policy for name in live if name in given}
-    weights = {a.name: a.weights for a in config.agents if a.name in given and not a.live}
-    sampling = config.suite.sampling
-    if on_ray and weights:
-        return players | players_on(RayCluster(1, gpus or 0.0), weights, sampling, remote)
-    return players | known_agents.make_policies(weights, sampling=sampling, remote=remote)
+    cached = cache_file(endpoint, folder)
+    return Run(folder, play_missing(folder, config, play_run, make_players, budget, cached, retry_errors))
 
 
 def compare(a: Run | str | Path, b: Run | str | Path) -> Table:

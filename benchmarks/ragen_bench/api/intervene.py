@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.policies.intervention import Intervened
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_bench.api.evaluate import evaluate
@@ -58,11 +59,12 @@ def play_arms(target: str | Path, write: str = "outcomes", **options: Any) -> Ru
     """Play an agent untouched, with true and with false statements; arguments are those of `intervene`."""
     if write not in KINDS:
         raise RagenError(f"cannot write '{write}'; write {' or '.join(KINDS)}")
-    agent, suite = str(target), load_suite("core")
+    agent, suite, stop = str(target), load_suite("core"), []
     folder = Path(agent if Path(agent).is_dir() else agent.partition(":")[0])
     if (folder / EPISODES).is_file():
         side = read_side(agent)
         agent, suite = side.agent, side.run.config.suite
+        stop = next(entry.stop for entry in side.run.config.agents if entry.name == agent)
         options = {"attempts": side.run.config.attempts, **options}
     decoding = {"temperature": options.get("temperature"), "max_tokens": options.get("max_reply_tokens")}
     games = options.pop("games", ())
@@ -75,7 +77,7 @@ def play_arms(target: str | Path, write: str = "outcomes", **options: Any) -> Ru
     }
     if not tasks:
         raise RagenError(f"{', '.join(suite.tasks)}: the thoughts of no game here can be checked")
-    policy = _language_model(agent, suite)
+    policy = _language_model(agent, suite, stop)
     name = f"{Path(agent).name.replace(':', '_')}-{(weights_of(agent) or 'hub')[:8]}"
     arms: dict[str, AgentLike] = {
         f"{name}+{write}-{arm}": Intervened(policy, arm == "true", KINDS[write]) for arm in _ARMS
@@ -84,11 +86,12 @@ def play_arms(target: str | Path, write: str = "outcomes", **options: Any) -> Ru
     return evaluate({name: policy, **arms}, suite=suite, **options)
 
 
-def _language_model(agent: str, suite: Suite) -> "LanguageModelPolicy":
+def _language_model(agent: str, suite: Suite, stop: list[str]) -> "LanguageModelPolicy":
     from ragen_agents.policies.language_models import LanguageModelPolicy
 
     elsewhere = agent.startswith(OPENAI) or is_python_agent(agent)
-    policy = None if elsewhere else make_policies([agent], suite.sampling, Remote())[agent]
+    remote = Remote(EndpointSettings(stop=stop))
+    policy = None if elsewhere else make_policies([agent], suite.sampling, remote)[agent]
     if not isinstance(policy, LanguageModelPolicy):
         raise RagenError(
             f"agent '{agent}' does not generate in this process, so nothing can be written into its "

@@ -140,15 +140,14 @@ class Run:
         read = self.records
         data = summarise_ledgers(read, self.explained)
         notes = [*own_level_notes(self.config.suite.tasks), *self.explained.left_out]
-        notes += run_table.incomplete(read.config, read.missing, read.torn)
+        notes += run_table.incomplete(read)
         notes += all_error_notes(read)
         return Table.of(data, {f"Decisions, {self.folder}": decision_grid(data)}, notes)
 
     @cached_property
     def explained(self) -> Explained:
         """The ledger of each episode; see `ragen_bench.analysis.ledger`."""
-        with bar("explaining") as tick:
-            return explain_run(self.records, tick)
+        return explain_run(self.records, bar("explaining"))
 
     def thoughts(self, compare: bool = False) -> Table:
         """Return the share of true claims in thoughts, as ``ragen explain --thoughts`` does.
@@ -169,13 +168,12 @@ class Run:
         data, read = summarise_thoughts(self._checked), self.records
         silent = dict.fromkeys(data["agent"][data.groupby("agent")["made"].transform("max") == 0])
         notes = [f"no claims in the thoughts of {', '.join(silent)}"] if silent else []
-        notes += run_table.incomplete(read.config, read.missing, read.torn)
+        notes += run_table.incomplete(read)
         return Table.of(data, {f"Thoughts, {self.folder}": thoughts_grid(data)}, notes)
 
     @cached_property
     def _checked(self) -> Thoughts:
-        with bar("checking") as tick:
-            checked = check_run(self.records, tick)
+        checked = check_run(self.records, bar("checking"))
         if not checked:
             raise RagenError(f"'{self.folder}' has no game that can check thoughts")
         return checked
@@ -189,8 +187,7 @@ class Run:
         """
         temporary = None if out else tempfile.TemporaryDirectory(prefix="ragen-view-")
         folder = Path(out or "") if temporary is None else Path(temporary.name) / "site"
-        with bar("judging") as tick:
-            write_run_pages([self.records], folder, tick)
+        write_run_pages([self.records], folder, bar("judging"))
         return Pages(folder, port, temporary)
 
     def verify(self) -> Verified:
@@ -200,8 +197,7 @@ class Run:
             MismatchError: Something differs; the message names file, line, episode, turn and field.
             RagenError: The run cannot be read, or is an entry of the leaderboard.
         """
-        with bar("verifying") as tick:
-            return verify_run(self.folder, tick)
+        return verify_run(self.folder, bar("verifying"))
 
     def export(self, kind: TableFormat = "parquet", out: str | Path | None = None) -> list[Path]:
         """Write ``episodes()`` and ``turns()`` as files, and return their paths.
@@ -281,39 +277,30 @@ def load(folder: str | Path, checked: bool = True) -> Run:
 
 @dataclass(frozen=True)
 class EpisodeView:
-    """An episode that a notebook shows turn by turn."""
+    """An episode that a notebook shows turn by turn, with each board, as a picture if the game draws one."""
 
     record: Episode
     """The episode as it is recorded."""
 
     def _repr_html_(self) -> str:
-        return episode_html(self.record)
-
-
-def episode_html(episode: Episode) -> str:
-    """Return an episode as HTML: the board before each turn, in a picture if the game has one, and the reply.
-
-    Raises:
-        RagenError: The record does not replay.
-    """
-    env = make_env(replay_spec(episode))
-    game: Any = env.unwrapped
-    solved = "solved" if episode.success else "not solved" if episode.has_success else "played"
-    parts = [
-        f"<b>{escape(episode.task)}</b>, level {episode.instance.index}, {escape(episode.agent)}: {solved} "
-        f"({episode.end}), return {episode.episode_return:.2f}<table>"
-    ]
-    for number, turn in enumerate(episode.turns, start=1):
-        parts.append(
-            f'<tr><td>{number}</td><td>{_board(env)}</td><td style="text-align: left">'
-            f"<pre>{escape(turn.reply)}</pre>"
-            f"<small>played: {escape(' '.join(turn.executed) or 'nothing')}</small></td></tr>"
-        )
-        for name in turn.executed:
-            game.act(env.action_of(name))
-    closing = escape(episode.error or episode.closing)
-    parts.append(f"<tr><td></td><td>{_board(env)}</td><td><pre>{closing}</pre></td></tr></table>")
-    return "".join(parts)
+        episode, env = self.record, make_env(replay_spec(self.record))
+        game: Any = env.unwrapped
+        solved = "solved" if episode.success else "not solved" if episode.has_success else "played"
+        parts = [
+            f"<b>{escape(episode.task)}</b>, level {episode.instance.index}, {escape(episode.agent)}: "
+            f"{solved} ({episode.end}), return {episode.episode_return:.2f}<table>"
+        ]
+        for number, turn in enumerate(episode.turns, start=1):
+            parts.append(
+                f'<tr><td>{number}</td><td>{_board(env)}</td><td style="text-align: left">'
+                f"<pre>{escape(turn.reply)}</pre>"
+                f"<small>played: {escape(' '.join(turn.executed) or 'nothing')}</small></td></tr>"
+            )
+            for name in turn.executed:
+                game.act(env.action_of(name))
+        closing = escape(episode.error or episode.closing)
+        parts.append(f"<tr><td></td><td>{_board(env)}</td><td><pre>{closing}</pre></td></tr></table>")
+        return "".join(parts)
 
 
 def _board(env: Any) -> str:

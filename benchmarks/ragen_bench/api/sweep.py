@@ -14,8 +14,8 @@ from ragen_bench.api.run import Run
 from ragen_bench.config.agents import Agents
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.console.tables import Table
-from ragen_bench.evaluation.level_clusters import shared_levels_note
 from ragen_bench.evaluation.notes import run_notes
+from ragen_bench.evaluation.run_table import shared_levels_note
 from ragen_bench.sweeps.report import draw_sweep, shares_grid, shares_table, sweep_grids, sweep_table
 from ragen_bench.sweeps.sweep import Sweep, load_sweep
 from ragen_envs.errors import RagenError

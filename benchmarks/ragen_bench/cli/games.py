@@ -2,19 +2,16 @@
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from ragen_bench.cli.options import FormatOption, SettingOption, WideOption, complete_game
 from ragen_bench.console.formats import Cells, Format, grid_of, print_table
-
-if TYPE_CHECKING:
-    from ragen_envs.conversation import ConversationWrapper
 
 _LOG: Final = logging.getLogger("ragen.games")
 
@@ -83,7 +80,6 @@ def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
 
 
 def _multi_agent_rows() -> list[dict[str, Any]]:
-    """Return the rows of the multi-agent games, if PettingZoo is installed."""
     if find_spec("pettingzoo") is None:
         return []
     import pettingzoo
@@ -127,31 +123,22 @@ def play(
     from rich.console import Console
 
     from ragen_bench.config.overrides import read_overrides
-    from ragen_bench.play.terminal import open_game, play_game
+    from ragen_bench.play.terminal import KeyReader, open_game, play_game
 
     env = open_game(game, index, split, seed, read_overrides(setting or []))
     if browser:
         from ragen_bench.play.browser import play_in_browser
 
-        play_in_browser(env, port, print)
+        play_in_browser(env, port)
         return
-    with _reader(env) as ask:
+    with KeyReader(env) if sys.stdin.isatty() else nullcontext(_read_line) as ask:
         play_game(env, Console(highlight=False), ask)
 
 
-def _reader(env: "ConversationWrapper") -> AbstractContextManager[Callable[[], str]]:
-    """Return a reader of turns: keys of a terminal, or lines where there is none."""
-    if sys.stdin.isatty() and find_spec("termios") is not None:
-        from ragen_bench.play.terminal import KeyReader
-
-        return KeyReader(env)
-    return nullcontext(_read_line)
-
-
 def _read_line() -> str:
+    """Read a line that comes from no terminal, and show it."""
     line = input()
-    if not sys.stdin.isatty():
-        print(line)  # a terminal has shown it already
+    print(line)
     return line
 
 

@@ -1,8 +1,12 @@
-"""Options that several commands share, and what the shell completes."""
+"""Options that several commands share, alone or in groups, and what the shell completes."""
 
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -89,3 +93,41 @@ def complete_agent(incomplete: str) -> list[str]:
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     spelled = [name if name.startswith(incomplete) else name.lower() for name in names]
     return [name for name in spelled if name.startswith(incomplete)]
+
+
+ReturnT = TypeVar("ReturnT")
+
+
+def expand_groups(command: Callable[..., ReturnT]) -> Callable[..., ReturnT]:
+    """Return a command with the fields of each group in the place of the parameter that takes the group.
+
+    A group is a dataclass whose fields are annotated for typer, all with defaults. The command is called
+    with instances of its groups; typer and ``--help`` see one option for each field, in order.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        group = groups.get(name)
+        expanded = [parameter.replace(annotation=hints[name])] if group is None else _fields(group)
+        parameters += (each.replace(kind=Parameter.KEYWORD_ONLY) for each in expanded)
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> ReturnT:
+        for name, group in groups.items():
+            names = [field.name for field in fields(group)]
+            given[name] = group(**{each: given.pop(each) for each in names})
+        return command(**given)
+
+    annotations = {each.name: each.annotation for each in parameters}
+    wrapper.__annotations__ = {**annotations, "return": hints.get("return")}
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _fields(group: Any) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        for field in fields(group)
+    ]

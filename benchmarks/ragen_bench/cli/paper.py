@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 import typer
 
 from ragen_bench.cli.interruption import InterruptedCommandError
-from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.options import RAY, BackendOption, FormatOption, WideOption
+from ragen_bench.cli.options import RAY, BackendOption, FormatOption, WideOption, expand_groups
 from ragen_bench.console.formats import Format, plain_rows, print_table
 from ragen_envs.errors import RagenError
 
@@ -139,8 +138,8 @@ def train_sweep(
 def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
     """Print the results so far: validation in each run, and each cell on each test against its reference."""
     from ragen_bench.console.tables import Table
-    from ragen_bench.reproduction.measurements import Runs
     from ragen_bench.reproduction.reproduction_config import Column
+    from ragen_bench.reproduction.run_measures import Runs
     from ragen_bench.reproduction.success_table import (
         table_grid,
         tabulate,
@@ -221,12 +220,12 @@ def reproduce(
     wide: WideOption = False,
 ) -> None:
     """Run or reuse a sweep and print the paper's numbers beside ours, with a verdict on each claim."""
-    from ragen_bench.reproduction.beside import read_beside
     from ragen_bench.reproduction.reproduction_config import (
         bundled_reproductions,
         games_of,
         load_reproduction,
     )
+    from ragen_bench.reproduction.success_table import read_beside
 
     if beside and name == "all":
         raise RagenError("--beside is for one table; give its name instead of all")
@@ -243,9 +242,16 @@ def reproduce(
             sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()
         if not run and not dry_run and not _anything_stored(sweep_run, results):
-            others_are_stored = any(sweep_run.archive(results).parent.glob("*.jsonl"))
-            message = _nothing_stored(exhibit.sweep if others_are_stored else None, results)
-            if name != "all" or not others_are_stored:
+            if not any(sweep_run.archive(results).parent.glob("*.jsonl")):
+                raise RagenError(
+                    f"there are no stored results in '{results}'; run the command in a checkout of "
+                    "ragen-suite, or name the folder with --results"
+                )
+            message = (
+                f"there are no stored results of the sweep '{exhibit.sweep}' in '{results}'; without "
+                "--no-run it is run"
+            )
+            if name != "all":
                 raise RagenError(message)
             print(f"note: {message}", file=sys.stderr)
             continue
@@ -268,21 +274,8 @@ def reproduce(
 
 
 def _anything_stored(sweep_run: "SweepRun", results: Path) -> bool:
-    """Return whether a sweep has results in a folder, its own or shared runs."""
     shared = any(s.result for s in sweep_run.states() if s.task.seed is not None)
     return shared or sweep_run.archive(results).exists()
-
-
-def _nothing_stored(sweep: str | None, results: Path) -> str:
-    """Return the message for a folder without results of a sweep, or of any."""
-    if sweep:
-        return (
-            f"there are no stored results of the sweep '{sweep}' in '{results}'; without --no-run it is run"
-        )
-    return (
-        f"there are no stored results in '{results}'; run the command in a checkout of ragen-suite, or name "
-        "the folder with --results"
-    )
 
 
 def _print(report: "Report", style: Format, wide: bool) -> None:

@@ -44,8 +44,7 @@ def check(
     checked: list[StoredEntry] = []
     for folder in entry or entry_folders(entries):
         try:
-            with bar(f"checking {folder.name}") as tick:
-                stored = check_entry(folder, tick, replay_all)
+            stored = check_entry(folder, bar(f"checking {folder.name}"), replay_all)
         except Exception as error:  # entries are untrusted, and each is to be heard of
             rejected = True
             what = str(error) if isinstance(error, EntryError) else f"{type(error).__name__}: {error}"
@@ -88,8 +87,7 @@ def build(
 
     if results is not None and not results.is_dir():
         raise RagenError(f"--results is '{results}', but there is no such folder")
-    with bar("building") as tick:
-        build_site(entries, results or _RESULTS, out, tick)
+    build_site(entries, results or _RESULTS, out, bar("building"))
     print(out / "index.html")
 
 
@@ -141,8 +139,7 @@ def submit(
         if not sys.stdin.isatty():
             raise RagenError(f"'{entries / words.name}' already exists; --replace replaces it")
         typer.confirm(f"Replace '{entries / words.name}'?", abort=True)
-    with bar(f"checking {words.name}") as tick:
-        folder = submit(side, words, curves, entries, tick)
+    folder = submit(side, words, curves, entries, bar(f"checking {words.name}"))
     print(folder)
     print(f"see it with: ragen leaderboard build --entries {entries}\n"
           f"publish it with a pull request that adds {folder}", file=sys.stderr)  # fmt: skip

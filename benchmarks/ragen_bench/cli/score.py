@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ragen_bench.cli.interruption import InterruptedCommandError
-from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.options import RAY, BackendOption, ByOption
+from ragen_bench.cli.options import RAY, BackendOption, ByOption, expand_groups
 from ragen_bench.cli.run_options import (
     BenchAgents,
     BudgetOptions,

@@ -56,7 +56,7 @@ def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checke
     run = Run(folder, checked=checked)
     table = run.curve(by) if by is not None else run.wide_table() if wide else run.table()
     print_table(table, style, _facts(folder, run.config, run.records.missing), wide)
-    return sum(e.is_failure for sample in run.records.samples.values() for e in sample.values())
+    return sum(episode.is_failure for episode in run.records.episodes)
 
 
 def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> int:
@@ -74,7 +74,7 @@ def _print_matches(folder: Path, style: Format, wide: bool, checked: bool) -> in
 
     run = read_match_run(folder, checked)
     data = summarise_matches(run)
-    failed = sum(m.is_failure for levels in run.matches.values() for m in levels.values())
+    failed = sum(match.is_failure for match in run.records)
     notes = [*match_notes(run), *version_notes(folder)]
     facts = _facts(folder, run.config, run.missing)
     tables = {
@@ -133,8 +133,7 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
 
     replay_all = replayer(backend)
     try:
-        with bar("verifying") as tick:
-            verified = verify_run(run, tick, replay_all)
+        verified = verify_run(run, bar("verifying"), replay_all)
     except MismatchError as error:
         print(f"MISMATCH {escape_unprintable(str(error))}", file=sys.stderr)
         raise typer.Exit(1) from None

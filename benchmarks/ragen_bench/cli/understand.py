@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.options import FormatOption, RunArgument, UncheckedOption, WideOption
+from ragen_bench.cli.options import FormatOption, RunArgument, UncheckedOption, WideOption, expand_groups
 from ragen_bench.cli.run_options import RunOptions
 from ragen_bench.console.formats import Format, percent, print_table
 from ragen_envs.errors import RagenError
@@ -70,21 +69,19 @@ def _write(runs: list[Path], out: Path, checked: bool) -> None:
         return
     if commands == ["match"]:
         read = read_match_run(folders[0], checked)
-        notes = incomplete(read.config, read.missing, read.torn)
         matches = transcripts.match_transcripts(read)
-        transcripts.write_transcript_pages(title, ("Game", "Agent"), matches, out, notes)
+        transcripts.write_transcript_pages(title, ("Game", "Agent"), matches, out, incomplete(read))
         return
     for folder, command in zip(folders, commands, strict=True):
         if command != "bench":
             raise RagenError(
                 f"'{folder}' is a run of ragen {command}; only runs of ragen bench can be viewed together"
             )
-    with bar("judging") as tick:
-        write_run_pages([read_explainable(folder, checked) for folder in folders], out, tick)
+    read_runs = [read_explainable(folder, checked) for folder in folders]
+    write_run_pages(read_runs, out, bar("judging"))
 
 
 def _command(run: Path, checked: bool) -> Literal["bench", "match", "train"]:
-    """Return the command that made a run."""
     from ragen_bench.config.run_config import ENTRY, MatchConfig, load_config
     from ragen_bench.viewer.transcripts import SAMPLES
 
@@ -186,7 +183,7 @@ def intervene(
     with saying_what_is_saved():
         run = play_arms(target, write, **options.arguments)
     print_table(intervention_table(run), options.style, {"run": str(run.folder)}, options.wide)
-    failed = sum(e.is_failure for each in run.records.samples.values() for e in each.values())
+    failed = sum(episode.is_failure for episode in run.records.episodes)
     print_closing(run.folder, failed, run.stopped)
 
 
@@ -219,9 +216,7 @@ def export(
     if kind == "inspect":
         from ragen_bench.export.inspect_logs import write_inspect_logs
 
-        with bar("writing") as tick:
-            for path in write_inspect_logs(read, target, tick):
-                print(path)
+        print(*write_inspect_logs(read, target, bar("writing")), sep="\n")
         return
     from ragen_bench.export.flat_tables import write_tables
 

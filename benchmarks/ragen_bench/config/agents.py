@@ -27,9 +27,6 @@ from ragen_bench.config.suites import SamplingSettings, Task
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import IMAGE
 
-CONTROL_CHUNK: Final = 32
-"""Levels that controls play between two writes; their replies do not depend on it."""
-
 OPENAI: Final = "openai:"
 """Prefix of the name of a model behind an endpoint."""
 
@@ -191,12 +188,3 @@ def _make(agent: str, sampling: Sampling, remote: Remote) -> Policy | AsyncPolic
         raise UnknownAgentError(
             f"{error}; {OPENAI}MODEL is a model behind an endpoint, package.module:Agent your own class"
         ) from None
-
-
-def chunk_size(agent: str, batch_size: int) -> int:
-    """Return the number of levels that are played and written together.
-
-    A constant of the policy: the rounding of a model's batch must not depend on what a run that is
-    resumed has done already.
-    """
-    return CONTROL_CHUNK if agent in CONTROLS else batch_size

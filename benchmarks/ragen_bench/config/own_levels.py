@@ -54,7 +54,8 @@ def limits_for(env_id: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     from ragen_envs.conversation import make
 
     env = make(env_id, **settings)
-    lengths = [length for index in range(own_level_count(settings)) for length in _length(env, index)]
+    solved = min(own_level_count(settings), _SOLVED)
+    lengths = [length for index in range(solved) for length in _length(env, index)]
     actions = 2 * max(lengths, default=0)
     if actions <= env.settings.max_actions:
         return {}

@@ -13,7 +13,7 @@ from ragen_agents.policies.endpoint.settings import EndpointSettings, StopTexts
 from ragen_agents.rollout import EpisodeKey, MatchKey
 from ragen_agents.run_files import CONFIG
 from ragen_agents.run_files.files import read_text
-from ragen_agents.run_files.yaml_files import differences_of, load_yaml, validate
+from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.agents import OPENAI, LiveAgent, is_local_model, weights_of
 from ragen_bench.config.suites import StrictModel, Suite
 from ragen_envs import SUITE_VERSION
@@ -30,14 +30,12 @@ class EditedFileError(RagenError):
     """A file of a run is not what it was when it was written."""
 
     hint = "; ragen show, compare, view, explain and export read it with --unchecked"
-    """Hint of the command line."""
 
 
 class AgentEntry(StrictModel):
     """An agent of a run."""
 
     name: str
-    """Name as given on the command line."""
     weights: str | None = None
     """Hash of a local model's files, or of a Python agent's source."""
     live: bool = Field(default=False, exclude_if=lambda live: not live)
@@ -61,7 +59,6 @@ class BaseConfig(StrictModel):
     suite_version: int = SUITE_VERSION
     """Version of the games and their frozen levels."""
     agents: list[AgentEntry]
-    """Agents, in the order of the table."""
     suite: Suite
     """The suite, with the command line's options applied."""
 
@@ -82,7 +79,6 @@ class RunConfig(BaseConfig):
     """Everything that defines a run."""
 
     units: ClassVar[Units] = "episodes"
-    """What its records are called."""
     attempts: int = Field(default=1, ge=1, le=1024, exclude_if=lambda n: n == 1)
     """Tries of each agent at each level; omitted if one."""
 
@@ -178,12 +174,7 @@ def default_directory(config: BaseConfig) -> Path:
 
 
 def load_config(folder: Path, checked: bool = True) -> AnyConfig:
-    """Read the config of a run; ``checked``: unless it was edited.
-
-    Raises:
-        RagenError: There is no run, or it is of another suite version.
-        EditedFileError: Its config was edited.
-    """
+    """Read the config of a run of this suite version; ``checked``: unless it was edited."""
     path = folder / CONFIG
     if not folder.is_dir():
         raise RagenError(f"there is no run directory '{folder}'")
@@ -194,20 +185,21 @@ def load_config(folder: Path, checked: bool = True) -> AnyConfig:
     if not path.exists():
         raise RagenError(f"'{folder}' is not a run directory: it has no {CONFIG}")
     data = load_yaml(read_text(path), str(path), aliases=False)
-    if isinstance(data, dict) and {"iterations", "rollout"} <= data.keys():
+    fields = data if isinstance(data, dict) else {}  # what is no mapping is refused below
+    if {"iterations", "rollout"} <= fields.keys():
         raise RagenError(
             f"'{folder}' is a run of ragen train, which ragen report and ragen view show; to score its "
             f"model, give it to ragen bench --agent, such as {folder}/best"
         )
-    version = data.get("suite_version") if isinstance(data, dict) else None
+    version = fields.get("suite_version")
     if isinstance(version, int) and version != SUITE_VERSION:
         raise RagenError(
             f"'{folder}' is a run of suite version {version}, but this is suite version {SUITE_VERSION}; "
             "results of different versions are not comparable"
         )
-    digest = data.pop("digest", None) if isinstance(data, dict) else None
+    digest = fields.pop("digest", None)
     config: AnyConfig
-    if isinstance(data, dict) and data.get("kind") == "match":
+    if fields.get("kind") == "match":
         config = validate(MatchConfig, data, str(path))
     else:
         config = validate(RunConfig, data, str(path))
@@ -215,8 +207,3 @@ def load_config(folder: Path, checked: bool = True) -> AnyConfig:
     if checked and digest != digest_of(data):
         raise EditedFileError(f"{path} was edited: its digest does not match its contents")
     return config
-
-
-def differences(recorded: BaseConfig, requested: BaseConfig) -> str | None:
-    """Return the first field in which two configs differ, or None."""
-    return differences_of(recorded.model_dump(mode="json"), requested.model_dump(mode="json"))

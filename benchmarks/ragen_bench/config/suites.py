@@ -1,10 +1,8 @@
 """Suites: which games are played, how many levels of each, and how language models decode."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-import gymnasium as gym
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
@@ -13,12 +11,10 @@ from ragen_bench.config.bundled import bundled_names, load_named
 from ragen_bench.config.extensions import imported_extensions
 from ragen_bench.config.game_names import FOR_SEVERAL, find_game, short_names, squeezed
 from ragen_bench.config.own_levels import limits_for, own_level_count, with_level_texts
-from ragen_envs.conversation.settings import SETTING_NAMES
-from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS
+from ragen_envs.conversation import make
 from ragen_envs.errors import InstanceError, RagenError
-from ragen_envs.game.base import GameEnv
 from ragen_envs.levels.splits import read_split
-from ragen_envs.registration import creator_of, game_of, plain_id, spec_of, text_ids
+from ragen_envs.registration import game_of, plain_id, spec_of, text_ids
 
 __all__ = ["SamplingSettings", "Suite", "Task", "adapt_suite", "bundled_suites", "load_suite"]
 
@@ -166,7 +162,6 @@ def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, T
 
 
 def _choices(game: str, suite: Suite, known: Sequence[str]) -> str:
-    """List the games that can be named instead of an unknown one, for an error."""
     namespace = game.partition("/")[0] if "/" in game else "ragen"
     if namespace != "ragen" and not any(name.startswith(f"{namespace}/") for name in known):
         if imports := imported_extensions():
@@ -191,13 +186,9 @@ def _task_name(text_id: str) -> str:
 
 
 def check_suite(suite: Suite) -> None:
-    """Make every game once, with the last level that it needs.
+    """Make every game once, with the last level that it needs; a `RagenError` names the task that fails."""
 
-    Raises:
-        RagenError: A game, a setting, or a level does not exist; the message names the task.
-    """
-
-    def make(name: str) -> None:
+    def check(name: str) -> None:
         _check_task(suite.tasks[name])
         try:
             make_env(task_spec(suite, name, suite.episodes - 1)).close()
@@ -205,7 +196,7 @@ def check_suite(suite: Suite) -> None:
             make_env(task_spec(suite, name, 0)).close()  # raises where no level has a number
             raise InstanceError(f"episodes is {suite.episodes}: {error}") from error
 
-    check_tasks(suite, make)
+    check_tasks(suite, check)
 
 
 def check_tasks(suite: Suite, make: Callable[[str], None]) -> None:
@@ -235,28 +226,15 @@ def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeS
 
 
 def _check_task(task: Task) -> None:
-    games = text_ids()
-    game = game_of(task.env) or plain_id(task.env)
-    if game is None:
+    known = text_ids()  # those of installed packages are registered now
+    if (game_of(task.env) or plain_id(task.env)) is None:
         raise RagenError(
-            f"unknown game '{task.env}'; known are {', '.join(games)}; ragen match plays those of several "
-            "players, and one of your own must be imported before the command: ragen --import FILE"
+            f"unknown game '{task.env}'; known are {', '.join(known)}; ragen match plays those of "
+            "several players, and one of your own must be imported before the command: ragen --import FILE"
         )
-    known = known_settings(game)
-    for setting in task.settings:
-        if setting not in known:
-            raise RagenError(f"unknown setting '{setting}'; known are {', '.join(known)}")
-
-
-def known_settings(game_id: str) -> tuple[str, ...]:
-    """Return the names of a conversation's settings and of its game's keywords."""
-    creator = creator_of(gym.registry[game_id])
-    if creator is None:
-        return SETTING_NAMES
-    parameters = inspect.signature(creator).parameters
-    own = [p for p in parameters if p not in ("render_mode", "split")]  # the suite names the split
-    is_game = isinstance(creator, type) and issubclass(creator, GameEnv)
-    return (*SETTING_NAMES, *(() if is_game else TEXT_SETTINGS), *own)
+    for setting in {"render_mode", "split"} & task.settings.keys():
+        raise RagenError(f"unknown setting '{setting}': the suite itself sets it")
+    make(task.env, **task.settings)  # refuses settings that the game does not have
 
 
 def controls_of(tasks: Mapping[str, Task]) -> dict[str, str]:
@@ -264,12 +242,8 @@ def controls_of(tasks: Mapping[str, Task]) -> dict[str, str]:
 
     Each has the name of the game that it controls.
     """
-    controls = {}
-    for name, task in tasks.items():
-        spec = spec_of(task.env)
-        if spec is not None and spec.control_of is not None:
-            controls[name] = spec.control_of
-    return controls
+    specs = {name: spec_of(task.env) for name, task in tasks.items()}
+    return {name: spec.control_of for name, spec in specs.items() if spec and spec.control_of is not None}
 
 
 def control_notes(tasks: Mapping[str, Task]) -> list[str]:

@@ -125,7 +125,6 @@ def markdown(grid: Grid) -> str:
 
 
 def _print_rich(table: "Table", wide: bool) -> None:
-    """Print the tables for people, with notes below the last."""
     for number, (title, grid) in enumerate(table.grids.items(), start=1):
         if number > 1:
             print()
@@ -276,7 +275,6 @@ _EXACT: Final = {"random": ("random (exact)", 0.0), "optimal": ("optimum (exact)
 
 
 def _exact_row(row: Mapping[Any, Any], kind: str, width: int) -> list[list[str]]:
-    """Return the row of an exact expectation, or none if it is not available."""
     success, (name, score) = row[f"{kind}_success"], _EXACT[kind]
     if not math.isfinite(success):
         return []

@@ -1,9 +1,10 @@
 """Show progress: bars on a terminal, lines elsewhere."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Final, Self
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Final, Self, TypeAlias
 
 from rich.console import Console
 from rich.progress import (
@@ -14,20 +15,21 @@ from rich.progress import (
     Task,
     TextColumn,
     TimeRemainingColumn,
+    track,
 )
 from rich.text import Text
 
 from ragen_agents.run_files.files import ResourceContext
 from ragen_bench.console.log_handler import logs_on, stderr_console
 
+Track: TypeAlias = Callable[[Sequence[Any]], Iterable[Any]]
+"""Iterates over a sequence and may show how far it is; `iter` shows nothing."""
 
-@contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error; call it with the amount done and the total."""
+
+def bar(what: str) -> Track:
+    """Return a `Track` with a bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        row = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(row, completed=done, total=total)
+    return partial(track, description=what, console=console, transient=True, disable=not console.is_terminal)
 
 
 class TerminalBar(ResourceContext):

@@ -14,9 +14,8 @@ from ragen_agents.policies.endpoint.settings import ADDRESSES
 from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.console.formats import Cells, Grid, grid_of, interval, number
-from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
 from ragen_bench.evaluation.notes import error_notes
-from ragen_bench.evaluation.run_table import Run, Sample, read_run
+from ragen_bench.evaluation.run_table import Run, Sample, level_clusters, read_run, repeated_levels_note
 from ragen_bench.stats.intervals import bounds_of_several
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
 from ragen_envs.conversation.settings import ConversationSettings
@@ -86,7 +85,6 @@ def _differing(a: Run, b: Run, task: str) -> str:
 def _differences(
     first: Mapping[str, Any], second: Mapping[str, Any], a: str | Path, b: str | Path
 ) -> Iterator[str]:
-    """Yield each setting that differs between two places, in words."""
     for name in dict.fromkeys([*first, *second]):
         one, other = (settings.get(name, _NOT_SET) for settings in (first, second))
         if one != other:
@@ -250,7 +248,6 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
 
 
 def _attempts_note(a: Side, b: Side) -> list[str]:
-    """Return a note on attempts that only one side has, or nothing."""
     ours, theirs = a.run.config.attempts, b.run.config.attempts
     if ours == theirs:
         return []
@@ -269,7 +266,6 @@ def _decoding_differences(a: Side, b: Side) -> str:
 
 
 def _request(side: Side) -> dict[str, Any]:
-    """Return the settings that decide an agent's replies besides the sampling."""
     agent = next(agent for agent in side.run.config.agents if agent.name == side.agent)
     settings = agent.asked.model_dump(exclude=ADDRESSES)
     body = settings.pop("extra_body")

@@ -51,7 +51,7 @@ def success_curve(run: Run, by: str) -> tuple[pd.DataFrame, list[str]]:
     )
     if lacking := sum(by not in measures for measures in known.values()):
         notes.append(f"{lacking} of {len(known)} levels are left out: their {by} is not known")
-    return pd.DataFrame(rows), notes + incomplete(run.config, run.missing, run.torn)
+    return pd.DataFrame(rows), notes + incomplete(run)
 
 
 def _measures(episode: Episode) -> dict[str, float]:

@@ -10,12 +10,10 @@ import pandas as pd
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
 from ragen_bench.console.formats import Cells, Grid, grid_of, interval, numbers, percent_cells, percents
-from ragen_bench.evaluation.level_clusters import repeated_levels_note
-from ragen_bench.evaluation.notes import NotedRun, notes_on_replies
-from ragen_bench.evaluation.run_table import incomplete, mean
+from ragen_bench.evaluation.notes import notes_on_replies
+from ragen_bench.evaluation.run_table import incomplete, mean, repeated_levels_note
 from ragen_bench.runs.directory import read_own_episodes
-from ragen_bench.stats.clusters import number_clusters
-from ragen_bench.stats.intervals import bootstrap_mean, bounds_of_several, wilson_mean
+from ragen_bench.stats.intervals import bootstrap_mean, bounds_of_several, number_clusters, wilson_mean
 from ragen_envs.errors import RagenError
 
 ALL: Final = "all"
@@ -34,9 +32,14 @@ class MatchRun(NamedTuple):
     """Whether the last line is broken."""
 
     @property
+    def records(self) -> list[MatchRecord]:
+        """All matches, lineup by lineup."""
+        return [match for levels in self.matches.values() for match in levels.values()]
+
+    @property
     def missing(self) -> int:
         """Number of matches that are still missing."""
-        return len(self.config.keys) - sum(len(levels) for levels in self.matches.values())
+        return len(self.config.keys) - len(self.records)
 
 
 def read_match_run(folder: Path, checked: bool = True) -> MatchRun:
@@ -57,9 +60,9 @@ def summarise_matches(run: MatchRun) -> pd.DataFrame:
     Columns: ``game``; ``agent``, whose numbers these are; ``others``, the agent on all other seats;
     ``seat``, its seat or "all", the mean over its seats on each level; ``n``, levels; ``success`` and
     ``mean_return`` with their 95% intervals over levels (Wilson's, and a bootstrap), of which those with
-    the same key count as one; ``valid``, the share
-    of its replies without a defect; ``turns`` and ``reply_tokens``, means of an episode; ``errors``,
-    seats that ended in an error or outgrew the model's context. What is not defined is nan.
+    the same key count as one; ``valid``, the share of its replies without a defect; ``turns`` and
+    ``reply_tokens``, means of an episode; ``errors``, seats that ended in an error or outgrew the model's
+    context. What is not defined is nan.
     """
     rows = []
     for task in run.config.suite.tasks:
@@ -102,13 +105,7 @@ def _common(parts: Sequence[Levels]) -> Levels:
 
 
 def _level_keys(run: MatchRun, task: str) -> dict[int, str]:
-    """Return the key of each level of a task."""
-    return {
-        level: match.instance.key
-        for (name, _), levels in run.matches.items()
-        if name == task
-        for level, match in levels.items()
-    }
+    return {match.key.level: match.instance.key for match in run.records if match.task == task}
 
 
 def _summary(levels: Levels, keys: Mapping[int, str]) -> dict[str, Any]:
@@ -150,18 +147,12 @@ def match_notes(run: MatchRun) -> list[str]:
         )
     levels = {task: list(_level_keys(run, task).values()) for task in run.config.suite.tasks}
     lines += repeated_levels_note(levels, "intervals", "matches of each lineup")
-    lines += incomplete(run.config, run.missing, run.torn)
-    return lines + notes_on_replies(_seats_by_agent(run), NotedRun(run.folder, run.config.suite, "seats"))
-
-
-def _seats_by_agent(run: MatchRun) -> dict[tuple[str, str], list[SeatRecord]]:
-    """Return the seats of all matches by agent and task."""
+    lines += incomplete(run)
     by_agent: dict[tuple[str, str], list[SeatRecord]] = defaultdict(list)
-    for (task, _), levels in run.matches.items():
-        for match in levels.values():
-            for seat in match.seats:
-                by_agent[seat.agent, task].append(seat)
-    return by_agent
+    for match in run.records:
+        for seat in match.seats:
+            by_agent[seat.agent, match.task].append(seat)
+    return lines + notes_on_replies(by_agent, run.folder, run.config)
 
 
 def cross_play_grid(data: pd.DataFrame, measure: str) -> Grid:

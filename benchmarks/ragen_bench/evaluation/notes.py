@@ -3,14 +3,13 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, SeatRecord, TurnRecord
-from ragen_bench.config.suites import Suite
+from ragen_bench.config.run_config import AnyConfig, MatchConfig
 from ragen_bench.console.escaping import escape_unprintable
-from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import REFERENCE, Run, notes
+from ragen_bench.evaluation.run_table import REFERENCE, Run, level_clusters, notes
 from ragen_bench.runs.environments import version_notes
 from ragen_bench.stats.scores import at_most_by_chance
 from ragen_envs.conversation import Defect, EndReason
@@ -34,30 +33,22 @@ Played = Episode | SeatRecord
 """An episode, or a seat of a match."""
 
 
-class NotedRun(NamedTuple):
-    """The run that notes are about."""
-
-    folder: Path
-    suite: Suite
-    units: Literal["episodes", "seats"]
-    """Unit that its agents play. Seats do not have the setting ``demonstrations``."""
-
-
 def run_notes(run: Run, left_out: Sequence[str] = ()) -> list[str]:
     """Return all notes below the table of a run; those given come after the ones on how it was played."""
     before = [*notes(run), *version_notes(run.folder), *left_out]
     samples = {key: list(sample.values()) for key, sample in run.samples.items()}
-    noted = NotedRun(run.folder, run.config.suite, "episodes")
-    return [*before, *contradiction_notes(run), *notes_on_replies(samples, noted)]
+    return [*before, *contradiction_notes(run), *notes_on_replies(samples, run.folder, run.config)]
 
 
-def notes_on_replies(samples: Mapping[tuple[str, str], Sequence[Played]], run: NotedRun) -> list[str]:
-    """Return the notes on each agent."""
+def notes_on_replies(
+    samples: Mapping[tuple[str, str], Sequence[Played]], folder: Path, config: AnyConfig
+) -> list[str]:
+    """Return the notes on the replies of each agent, and on what it did not survive."""
     lines: list[str] = []
     for agent in dict.fromkeys(agent for agent, _ in samples):
         games = {game: sample for (name, game), sample in samples.items() if name == agent}
         if agent not in CONTROLS:
-            lines += _on_replies(agent, games, run)
+            lines += _on_replies(agent, games, folder, config)
         played = [each for sample in games.values() for each in sample]
         filtered = [turn.filtered for each in played for turn in each.turns]
         if any(filtered):
@@ -65,11 +56,13 @@ def notes_on_replies(samples: Mapping[tuple[str, str], Sequence[Played]], run: N
                 f"{sum(filtered)} of {len(filtered)} replies of {agent} were withheld by a content filter "
                 "and count as empty replies"
             )
-        lines += error_notes(agent, played, run.units)
+        lines += error_notes(agent, played, "seats" if isinstance(config, MatchConfig) else "episodes")
     return lines
 
 
-def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun) -> Iterator[str]:
+def _on_replies(
+    agent: str, games: Mapping[str, Sequence[Played]], folder: Path, config: AnyConfig
+) -> Iterator[str]:
     shares = {game: _valid(episodes) for game, episodes in games.items()}
     low = {game: share for game, share in shares.items() if share < _USUAL}
     if not low:
@@ -92,8 +85,8 @@ def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun
         turns = [turn for game in lost for episode in games[game] for turn in episode.turns]
         yield (
             f"warning: most replies of {agent} are invalid on {', '.join(lost)}, so its success there "
-            f"says little about its play; ragen view {run.folder} shows them all"
-            f"{_advice(run, lost, turns)}"
+            f"says little about its play; ragen view {folder} shows them all"
+            f"{_advice(config, lost, turns)}"
         )
 
 
@@ -105,7 +98,7 @@ def _listed(defects: Counter[str]) -> str:
     return ", ".join(f"{describe_defect(name)} {count}" for name, count in defects.most_common(_CAUSES))
 
 
-def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
+def _advice(config: AnyConfig, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
     """Return advice on the most frequent trouble, or "" if the games follow it already."""
     troubles = Counter(_trouble(turn) for turn in turns if turn.defects)
     match troubles.most_common(1)[0][0]:
@@ -115,7 +108,7 @@ def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) ->
             cut = [turn for turn in turns if _trouble(turn) == "length"]
             if 2 * sum("</answer>" in turn.reply.lower() for turn in cut) > len(cut):
                 return ", and --stop '</answer>' ends a reply after its answer"
-            limit = run.suite.sampling.max_tokens
+            limit = config.suite.sampling.max_tokens
             return f", and a --max-reply-tokens above {limit} lets the model finish its replies"
         case "think":
             apart = any(turn.reasoning for turn in turns)
@@ -128,8 +121,9 @@ def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) ->
             )
         case "unexpected think":
             return ", and without --setting think=false the model may reply with <think>"
-    tasks = [run.suite.tasks[game] for game in games]
-    if run.units == "seats" or all(task.settings.get("demonstrations") for task in tasks):
+    tasks = [config.suite.tasks[game] for game in games]
+    # Seats of a match do not have the setting.
+    if isinstance(config, MatchConfig) or all(task.settings.get("demonstrations") for task in tasks):
         return ""
     has_bandit = any("Bandit" in task.env for task in tasks)
     beware = "; on the bandits, worked examples reveal the answer" if has_bandit else ""
@@ -137,7 +131,6 @@ def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) ->
 
 
 def _trouble(turn: TurnRecord) -> _Trouble:
-    """Return the trouble of an invalid reply."""
     if not turn.reply.strip() and turn.reasoning:
         return "reasoning"
     if Defect.TRUNCATED in turn.defects:
@@ -215,7 +208,6 @@ def _impossible(task: str, played: Mapping[str, Sequence[Episode]]) -> Iterator[
 
 
 def _improbable(task: str, agent: str, episodes: Sequence[Episode]) -> Iterator[str]:
-    """Return notes on successes of an agent that are too many or too few for the numbers of the game."""
     whole = [episode for episode in episodes if not episode.is_failure]
     tests = [("optimal_success", "optimum", agent == _ORACLE)]
     if agent == REFERENCE:

@@ -105,7 +105,6 @@ def make_budget(config: BaseConfig, options: Limits, live: Collection[str] = ())
 
 
 def _without_price(agents: list[str], prices: str | Path | None) -> str:
-    """Return the message for agents whose price is not known."""
     models = [agent.removeprefix(OPENAI) for agent in agents]
     lines = " and ".join(f"{model}: {{input: …, output: …}}" for model in models)
     named = ", ".join(f"'{model}'" for model in models)

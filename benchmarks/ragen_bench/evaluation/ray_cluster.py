@@ -48,10 +48,6 @@ class RayCluster:
         """Return a function as a Ray task with the resources of each task."""
         return self.ray.remote(**self._resources, **options)(function)
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a pure function on some machine and return its result."""
-        return next(self.map(function, [arguments]))
-
     def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield the result of a pure function for each tuple of arguments, in their order.
 
@@ -105,7 +101,6 @@ def _connected() -> Any:
 
 
 def _fitting(machine: dict[str, float], threads: int, gpus: float) -> int:
-    """Return the number of tasks that fit on a machine at the same time."""
     by_cpu = machine.get("CPU", 0) // threads
     return int(min(by_cpu, machine.get("GPU", 0) // gpus) if gpus else by_cpu)
 
@@ -114,23 +109,18 @@ _LOST: Final = 1
 """Exit code of a task whose machine or process was lost."""
 
 
-class RayLauncher:
-    """Runs a function of a folder as tasks on Ray that can be polled and cancelled.
+def ray_jobs(
+    threads: int, gpus: float, run: Callable[[Path, dict[str, str]], int]
+) -> "tuple[int, Callable[[Path], RayJob]]":
+    """Return how many tasks fit on Ray at the same time, and what submits a function of a folder as one.
 
     Each waits until a machine has the resources that it requests. Ray's own retries are off: the pool of a
     sweep retries a task that is lost.
     """
-
-    def __init__(self, threads: int, gpus: float, run: Callable[[Path, dict[str, str]], int]) -> None:
-        cluster = RayCluster(threads, gpus)
-        self.slots = cluster.slots
-        self._ray = cluster.ray
-        self._environment = task_environment(threads, hides_gpus=not gpus)
-        self._run = cluster.remote(run, max_retries=0)
-
-    def start(self, folder: Path) -> "RayJob":
-        """Submit the work of a folder to Ray."""
-        return RayJob(self._ray, self._run.remote(folder, self._environment))
+    cluster = RayCluster(threads, gpus)
+    environment = task_environment(threads, hides_gpus=not gpus)
+    task = cluster.remote(run, max_retries=0)
+    return cluster.slots, lambda folder: RayJob(cluster.ray, task.remote(folder, environment))
 
 
 class RayJob:
@@ -171,11 +161,11 @@ class RayPlayer:
 
     def __init__(
         self, cluster: RayCluster, agent: str, weights: str | None, sampling: SamplingSettings,
-        stop: Sequence[str] = (),
+        stop: Sequence[str],
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._agent = (agent, weights, sampling, tuple(stop))
-        self.batch_size: int = cluster.call(_batch_size, *self._agent)
+        self.batch_size: int = next(cluster.map(_batch_size, [self._agent]))
 
     def play_chunks(self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite) -> Iterator[list[Episode]]:
         """Yield the episodes of each chunk, in their order."""

@@ -3,21 +3,23 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.own_levels import own_level_notes
-from ragen_bench.config.run_config import AnyConfig, MatchConfig, RunConfig, load_config
+from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
 from ragen_bench.config.suites import control_notes
-from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
-from ragen_bench.stats.intervals import Interval, wilson_mean
+from ragen_bench.stats.intervals import Clusters, Interval, number_clusters, wilson_mean
 from ragen_bench.stats.scores import success_score
 from ragen_envs.errors import RagenError
+
+if TYPE_CHECKING:
+    from ragen_bench.evaluation.match_table import MatchRun
 
 __all__ = ["Run", "read_run", "summarise"]
 
@@ -41,10 +43,23 @@ class Run(NamedTuple):
     torn: bool
     """Whether the last line is broken."""
 
+    @classmethod
+    def of(cls, folder: Path, config: RunConfig, episodes: Iterable[Episode], torn: bool) -> "Run":
+        """Return the run with these episodes, which are in the order of the config."""
+        samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
+        for episode in episodes:
+            samples[episode.agent, episode.task][place(episode)] = episode
+        return cls(folder, config, dict(samples), torn)
+
+    @property
+    def episodes(self) -> list[Episode]:
+        """All episodes, sample by sample."""
+        return [episode for sample in self.samples.values() for episode in sample.values()]
+
     @property
     def missing(self) -> int:
         """Number of episodes that are still missing."""
-        return len(self.config.keys) - sum(len(sample) for sample in self.samples.values())
+        return len(self.config.keys) - len(self.episodes)
 
 
 def read_run(folder: Path, checked: bool = True) -> Run:
@@ -61,10 +76,7 @@ def read_run(folder: Path, checked: bool = True) -> Run:
     if isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen match, whose table ragen show prints")
     records = read_own_episodes(folder, config, checked)
-    samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-    for episode in records.episodes:
-        samples[episode.agent, episode.task][place(episode)] = episode
-    return Run(folder, config, dict(samples), records.torn)
+    return Run.of(folder, config, records.episodes, records.torn)
 
 
 def place(episode: Episode) -> int | None:
@@ -107,7 +119,6 @@ ATTEMPTS: Final = ("pass_at_k", "pass_hat_k")
 
 
 def _all_attempts(sample: Sample, attempts: int) -> dict[str, float]:
-    """Return the columns that runs with several attempts at a level have besides."""
     solved: dict[int | None, list[bool]] = defaultdict(list)
     for episode in sample.values():
         solved[episode.instance.index].append(episode.success)
@@ -222,11 +233,7 @@ def notes(run: Run) -> list[str]:
             f"{attempts} attempts at each level: success is that of one attempt (pass@1); pass@k and "
             f"pass^k are the shares of levels solved in at least one and in all of the {attempts} attempts"
         )
-    sampled = {
-        task
-        for (_, task), sample in run.samples.items()
-        if any(e.random_success is None and e.optimal_success is not None for e in sample.values())
-    }
+    sampled = {e.task for e in run.episodes if e.random_success is None and e.optimal_success is not None}
     lines += [_reference_note(run, task) for task in run.config.suite.tasks if task in sampled]
     lines += [note for task in run.config.suite.tasks for note in _optimum_note(run, task)]
     lines += control_notes(run.config.suite.tasks)
@@ -235,14 +242,10 @@ def notes(run: Run) -> list[str]:
         for agent in run.config.agents
         if agent.asked.stop
     ]
-    estimated = dict.fromkeys(
-        agent
-        for (agent, _), sample in run.samples.items()
-        if any(turn.tokens_estimated for episode in sample.values() for turn in episode.turns)
-    )
+    estimated = dict.fromkeys(e.agent for e in run.episodes if any(t.tokens_estimated for t in e.turns))
     lines += [f"the token counts of {agent} are estimates" for agent in estimated]
     lines += shared_levels_note(run.samples)
-    return lines + incomplete(run.config, run.missing, run.torn)
+    return lines + incomplete(run)
 
 
 def _reference_note(run: Run, task: str) -> str:
@@ -260,13 +263,7 @@ def _reference_note(run: Run, task: str) -> str:
 
 
 def _optimum_note(run: Run, task: str) -> list[str]:
-    """Return a note if levels of a task have no optimum under its limits."""
-    played = {
-        episode.instance.index: episode.optimal_success
-        for (_, name), sample in run.samples.items()
-        if name == task
-        for episode in sample.values()
-    }
+    played = {e.instance.index: e.optimal_success for e in run.episodes if e.task == task}
     unknown = sum(best is None for best in played.values())
     if not unknown:
         return []
@@ -276,11 +273,44 @@ def _optimum_note(run: Run, task: str) -> list[str]:
     ]
 
 
-def incomplete(config: AnyConfig, missing: int, torn: bool) -> list[str]:
+def incomplete(run: "Run | MatchRun") -> list[str]:
     """Return the notes about an interrupted run."""
     lines = []
-    if missing:
-        lines.append(f"unfinished: {missing} of {len(config.keys)} {config.units} are missing")
-    if torn:
+    if run.missing:
+        lines.append(f"unfinished: {run.missing} of {len(run.config.keys)} {run.config.units} are missing")
+    if run.torn:
         lines.append(f"the last line of {EPISODES} is incomplete and was skipped")
     return lines
+
+
+def level_clusters(episodes: Iterable[Episode]) -> Clusters | None:
+    """Return an index of each episode's level; None if no level is shared, or only one is played.
+
+    Levels are the same if they have the same key, also if they are rotated, if the two arms of a bandit are
+    in the other order, or if two games share them.
+    """
+    return number_clusters([episode.instance.key for episode in episodes])
+
+
+def shared_levels_note(samples: Mapping[tuple[str, str], Sample]) -> list[str]:
+    """Return a note that names the tasks in which episodes of a run share levels, or nothing."""
+    most: dict[str, list[str]] = {}
+    for (_, task), sample in samples.items():
+        keys = [episode.instance.key for episode in sample.values() if episode.attempt == 0]
+        most[task] = max(keys, most.get(task, []), key=len)
+    return repeated_levels_note(most, "intervals", "episodes")
+
+
+def repeated_levels_note(levels: Mapping[str, Sequence[str]], what: str, units: str) -> list[str]:
+    """Return a note that names the tasks in which levels repeat, or nothing.
+
+    ``levels`` are, by task, the key of the level of each unit; ``what`` is clustered.
+    """
+    counts = [
+        f"{task} {len(keys)} {units} on {len(set(keys))} levels"
+        for task, keys in levels.items()
+        if number_clusters(keys) is not None
+    ]
+    if not counts:
+        return []
+    return [f"{what} are clustered by level where levels repeat: {', '.join(counts)}"]

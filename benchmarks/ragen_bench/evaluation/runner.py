@@ -5,21 +5,25 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
-from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Policy
+from ragen_agents.policies import CONTROLS, AsyncPolicy, BudgetReachedError, Policy
 from ragen_agents.rollout import Episode, EpisodeKey, MatchRecord, play_batch, play_independently
-from ragen_bench.config.agents import chunk_size
 from ragen_bench.config.run_config import ConfigT, RunConfig
 from ragen_bench.config.suites import Suite, task_spec
 from ragen_bench.console.progress import RunProgress
-from ragen_bench.evaluation.response_cache import Cached
-from ragen_bench.evaluation.spending import Budget, Ledger, Metered
+from ragen_bench.evaluation.spending import Budget, Cached, Ledger, Metered
 from ragen_bench.runs.directory import RunDirectory, missing_agents, set_errors_aside
 from ragen_bench.runs.picture_files import Pictured
 
+if TYPE_CHECKING:
+    from ragen_bench.evaluation.ray_cluster import RayPlayer
+
+Player: TypeAlias = "Policy | AsyncPolicy | RayPlayer"
+CONTROL_CHUNK: Final = 32
+"""Levels that controls play between two writes; their replies do not depend on it."""
 _LOG: Final = logging.getLogger("ragen.evaluation")
 
 
@@ -81,21 +85,6 @@ def _is_in_loop() -> bool:
     return True
 
 
-@runtime_checkable
-class ChunkPlayer(Protocol):
-    """Plays chunks of episodes elsewhere."""
-
-    batch_size: int
-    """Levels of a chunk, as the agent's policy asks for."""
-
-    def play_chunks(self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite) -> Iterator[list[Episode]]:
-        """Yield the episodes of each chunk, in their order."""
-
-
-Player = Policy | AsyncPolicy | ChunkPlayer
-"""Plays the episodes of an agent."""
-
-
 def play_run(play: RunPlay[RunConfig], players: Mapping[str, Player]) -> None:
     """Play every missing episode.
 
@@ -128,16 +117,18 @@ def _play_all(play: RunPlay[RunConfig], agent: str, policy: AsyncPolicy) -> None
         play.progress.finish()
 
 
-def _play_task(play: RunPlay[RunConfig], agent: str, player: Policy | ChunkPlayer | None, task: str) -> None:
+def _play_task(play: RunPlay[RunConfig], agent: str, player: "Policy | RayPlayer | None", task: str) -> None:
     """Play the chunks of a task of which something is missing, each as a whole."""
     suite, done = play.run.config.suite, play.run.done
     keys = play.run.config.keys_of(agent, task)
     play.progress.start(agent, task, sum(key in done for key in keys), len(keys))
     if player is not None:
-        size = chunk_size(agent, player.batch_size)
+        # A constant of the policy: the rounding of its batches must not depend on what is done already.
+        size = CONTROL_CHUNK if agent in CONTROLS else player.batch_size
         chunks = [keys[start : start + size] for start in range(0, len(keys), size)]
         missing = [chunk for chunk in chunks if any(key not in done for key in chunk)]
-        if isinstance(player, ChunkPlayer):
+        played: Iterator[list[Episode]]
+        if hasattr(player, "play_chunks"):
             played = player.play_chunks(missing, suite)
         else:
             played = (play_chunk(player, chunk, suite) for chunk in missing)

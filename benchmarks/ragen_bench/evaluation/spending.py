@@ -1,7 +1,10 @@
-"""Count what a run spends at endpoints, and stop it at its budget."""
+"""Count what a run spends at endpoints, stop it at its budget, and pay for no reply twice."""
 
 import asyncio
+import hashlib
+import json
 import re
+import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -10,12 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Reply, Request
 from ragen_agents.run_files.files import ResourceContext, read_text, writing
 from ragen_agents.run_files.yaml_files import load_yaml, validate
-from ragen_bench.config.suites import StrictModel
+from ragen_bench.config.run_config import AgentEntry
+from ragen_bench.config.suites import SamplingSettings, StrictModel
 from ragen_bench.runs.directory import USAGE
 from ragen_envs.errors import RagenError
 
@@ -26,9 +31,8 @@ class Price(StrictModel):
     """Money for a million tokens, in any currency."""
 
     input: float = Field(ge=0)
-    """Price of a million tokens of prompts."""
     output: float = Field(ge=0)
-    """Price of a million tokens of replies, thoughts included."""
+    """Of replies, thoughts included."""
 
 
 class _Line(StrictModel):
@@ -155,7 +159,6 @@ class Budget:
     seconds: float | None = None
     """Seconds from now on."""
     prices: Mapping[str, Price] = field(default_factory=dict)
-    """Prices by model."""
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -247,6 +250,70 @@ class Metered:
     async def close(self) -> None:
         """Close the policy."""
         await self._policy.close()
+
+
+_REPLY: Final = TypeAdapter(Reply)
+_TABLE: Final = "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply TEXT) WITHOUT ROWID"
+
+
+class Cached:
+    """A policy that keeps replies in sqlite, where runs may share them, and asks for nothing twice.
+
+    What exceeded the model's context, which may grow, is asked for again.
+    A reply is known by the model, the endpoint's settings, the sampling, the messages, the pictures,
+    the beginning of the turn, and the request's seed, which is made from the run's seed, the episode,
+    its attempt and the turn.
+    """
+
+    def __init__(
+        self, policy: AsyncPolicy, path: Path, agent: AgentEntry, sampling: SamplingSettings
+    ) -> None:
+        self.name, self.concurrency = policy.name, policy.concurrency
+        self._policy, self._path = policy, path
+        self._who = [
+            agent.model_dump(mode="json", exclude={"endpoint": {"also_at"}}),
+            sampling.model_dump(mode="json"),
+        ]
+        try:
+            # Beside a running event loop, as in a notebook, another thread plays; one uses it at a time.
+            self._replies = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+            self._replies.execute("PRAGMA journal_mode = WAL")
+            self._replies.execute("PRAGMA synchronous = NORMAL")
+            self._replies.execute(_TABLE)
+        except sqlite3.Error as error:
+            raise self._broken(error) from error
+
+    async def reply(self, request: Request) -> Reply:
+        """Return the reply that is there, or ask for it and keep it."""
+        key = self._key(request)
+        try:
+            rows = self._replies.execute("SELECT reply FROM replies WHERE key = ?", (key,))
+            row = rows.fetchone()
+            if row is not None and not (kept := _REPLY.validate_json(row[0])).overflow:
+                return kept
+            reply = await self._policy.reply(request)
+            if reply.overflow:
+                return reply
+            text = _REPLY.dump_json(reply).decode()
+            self._replies.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, text))
+        except (sqlite3.Error, ValidationError) as error:
+            raise self._broken(error) from error
+        return reply
+
+    async def close(self) -> None:
+        """Close the cache and the policy."""
+        try:
+            self._replies.close()
+        finally:
+            await self._policy.close()
+
+    def _key(self, request: Request) -> bytes:
+        pictures = [picture_hash(picture) for picture in request.pictures]
+        what = [*self._who, request.messages, pictures, request.prefix, request.seed]
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).digest()
+
+    def _broken(self, error: Exception) -> RagenError:
+        return RagenError(f"the cache '{self._path}' cannot be used: {error}")
 
 
 def read_duration(text: str | float) -> float:

@@ -1,7 +1,7 @@
 """Export runs as logs of Inspect (inspect_ai), one for each agent and game."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -36,6 +36,7 @@ from inspect_ai.scorer import Score
 
 from ragen_agents.rollout import Episode, TurnRecord
 from ragen_agents.run_files.files import writing
+from ragen_bench.console.progress import Track
 from ragen_bench.evaluation.run_table import Run, Sample, summarise
 from ragen_bench.runs.directory import EPISODES
 from ragen_envs import __version__
@@ -47,7 +48,7 @@ METRICS: Final = (
 """Columns of the run's table that a log holds; the other ones can be computed from its samples."""
 
 
-def write_inspect_logs(run: Run, out: Path, tick: Callable[[int, int], None]) -> list[Path]:
+def write_inspect_logs(run: Run, out: Path, track: Track) -> list[Path]:
     """Write the logs of a run, in the place of earlier ones, and return their paths."""
     if not run.samples:
         raise RagenError(f"'{run.folder}' has no episodes yet")
@@ -55,11 +56,10 @@ def write_inspect_logs(run: Run, out: Path, tick: Callable[[int, int], None]) ->
     written = []
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        for number, ((agent, game), sample) in enumerate(run.samples.items(), start=1):
+        for (agent, game), sample in track(list(run.samples.items())):
             path = out / f"{game}~{_slug(agent)}.eval"  # neither part has a tilde
             write_eval_log(_log(run, agent, game, sample, rows[agent, game]), str(path))
             written.append(path)
-            tick(number, len(run.samples))
     return written
 
 

@@ -11,13 +11,11 @@ from ragen_bench.leaderboard.standings import LengthRow, Standing
 
 WIDTH: Final = 640
 HEIGHT: Final = 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 28, 40
 _LABEL: Final = 27.0
 """Height of a title beside its point, as on a phone, whose letters are larger."""
 _GAP: Final = 14
 """Between a point and its title."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 28, 40
-
-
 MOST: Final = 8
 """Most entries that a drawing names: the best."""
 _STEP: Final = 5.0

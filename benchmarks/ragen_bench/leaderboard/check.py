@@ -3,11 +3,12 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.suites import check_suite
+from ragen_bench.console.progress import Track
 from ragen_bench.evaluation.run_table import summarise_episodes
 from ragen_bench.leaderboard.entry import MAX_ERRORS, EntryError, GameResult
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
@@ -15,10 +16,8 @@ from ragen_bench.runs.records import Record
 from ragen_bench.verification.run_verification import MismatchError, Replay, replay_here
 from ragen_envs.errors import RagenError
 
-Tick = Callable[[int, int], None]
 
-
-def check_entry(folder: Path, tick: Tick | None = None, replay_all: Replay = replay_here) -> StoredEntry:
+def check_entry(folder: Path, track: Track = iter, replay_all: Replay = replay_here) -> StoredEntry:
     """Read an entry, replay its episodes, and recompute its results."""
     stored = read_entry(folder)
     try:
@@ -28,13 +27,11 @@ def check_entry(folder: Path, tick: Tick | None = None, replay_all: Replay = rep
     _check_complete(stored)
     _check_errors(stored)
     replayed = replay_all(EPISODES, stored.records, stored.entry.config)
-    for count in range(1, len(stored.records) + 1):
-        try:
+    try:
+        for _ in track(stored.records):
             next(replayed)
-        except (MismatchError, RagenError) as error:
-            raise EntryError(str(error)) from error
-        if tick is not None:
-            tick(count, len(stored.records))
+    except (MismatchError, RagenError) as error:
+        raise EntryError(str(error)) from error
     _check_results(stored)
     return stored
 

@@ -20,7 +20,6 @@ SCHEMA_VERSION: Final = 1
 
 
 def _printable(text: str) -> str:
-    """Refuse what is not shown as it is: control characters, marks that turn the direction of text."""
     hidden = next((sign for sign in text if not sign.isprintable()), None)
     if hidden is not None:
         raise ValueError(f"holds the character U+{ord(hidden):04X}, but must be one printable line")
@@ -32,7 +31,6 @@ _SLUG: Final = r"^[a-z0-9](?:[a-z0-9-]{0,46}[a-z0-9])?$"
 
 
 def _slug(name: object) -> object:
-    """Check the pattern, with an error in words."""
     if isinstance(name, str) and not re.fullmatch(_SLUG, name):
         raise ValueError("use lower-case letters, digits and dashes, at most 48, no dash first or last")
     return name
@@ -88,7 +86,6 @@ class About(StrictModel):
     trained_on: Annotated[list[Name], AfterValidator(_once)] = Field(default=[], max_length=16)
     """Games of the suite whose training levels the agent, or the model it was made from, has learned from."""
     parameters: Annotated[int, Field(ge=1, le=10**15)] | None = None
-    """Number of parameters of the model."""
     open_weights: bool | None = None
     """Whether anyone can download the weights; None if there are none."""
     cost: Annotated[float, Field(ge=0, le=10**9)] | None = None
@@ -150,7 +147,6 @@ class Entry(StrictModel):
     episodes_sha256: Hash
     """Hash of the episodes, uncompressed."""
     results: dict[Name, GameResult]
-    """Results by game."""
 
 
 SUITE: Final = "core"

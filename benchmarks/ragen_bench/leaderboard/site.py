@@ -16,10 +16,11 @@ from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.analysis.summary import explain_run
 from ragen_bench.config.suites import Suite, control_notes, controls_of, load_suite
+from ragen_bench.console.progress import Track
 from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.export.flat_tables import episode_rows
 from ragen_bench.leaderboard.charts import HEIGHT, MOST, WIDTH, lengths_plot, tokens_plot, training_plot
-from ragen_bench.leaderboard.check import Tick, check_copies, check_entry
+from ragen_bench.leaderboard.check import check_copies, check_entry
 from ragen_bench.leaderboard.entry import (
     LEVELS,
     MAX_ERRORS,
@@ -45,6 +46,7 @@ from ragen_envs.errors import RagenError, install_hint
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report
+
 
 Tables = Mapping[str, Sequence[Standing]]
 
@@ -114,7 +116,6 @@ class Pages:
         self._write("about.html", "about.html", suite=self._suite, max_errors=MAX_ERRORS)
 
     def _prompts(self, rows: Sequence[Standing]) -> list[str]:
-        """Return the prompts of the entries of a table, each once."""
         shown = {row.name for row in rows if not row.control}
         suites = {s.entry.about.name: s.entry.config.suite for s in self._entries}
         return sorted({prompt_words(suite) for name, suite in suites.items() if name in shown})
@@ -262,10 +263,10 @@ def episodes_table(entries: Sequence[StoredEntry]) -> pd.DataFrame:
     return rows.rename(columns={"agent": "entry"}).drop(columns=["settings", "board", "error", "system"])
 
 
-def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -> None:
+def build_site(root: Path, results: Path, out: Path, track: Track = iter) -> None:
     """Check all entries and write the site, in the place of an older one."""
     refuse_other_folder(out)
-    entries = _checked(entry_folders(root), tick)
+    entries = _checked(entry_folders(root), track)
     reports = _reports(results)
     with new_site(out) as new:
         _write(entries, reports, new)
@@ -284,11 +285,9 @@ def _reports(results: Path) -> "list[Report]":
     return kept_reports(results)
 
 
-def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
+def _checked(folders: Sequence[Path], track: Track) -> list[StoredEntry]:
     checked: list[StoredEntry] = []
-    for number, folder in enumerate(folders):
-        if tick is not None:
-            tick(number, len(folders))
+    for folder in track(folders):
         try:
             checked.append(check_entry(folder))
         except EntryError as error:

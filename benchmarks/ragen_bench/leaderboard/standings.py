@@ -13,23 +13,24 @@ from ragen_agents.policies import CONTROLS
 from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.analysis.summary import DECISIONS, corrected_score, ledger_columns
 from ragen_bench.console.formats import number
-from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import (
     EXACT,
     REFERENCE,
     Sample,
     chance_of,
     exact_mean,
+    level_clusters,
     summarise_episodes,
     summarise_sample,
 )
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.stats.clusters import cluster_sums, number_clusters
 from ragen_bench.stats.intervals import (
     CONFIDENCE,
     FloatArray,
     Interval,
     bootstrap_means,
+    cluster_sums,
+    number_clusters,
     percentile_interval,
     wilson_mean,
 )
@@ -49,7 +50,6 @@ class Standing(NamedTuple):
     """One row of a table."""
 
     name: str
-    """Name of the entry."""
     title: str
     control: bool
     rank: int | None
@@ -78,7 +78,6 @@ def _table(
     rows: Mapping[str, Mapping[str, Any]],
     ranks: Mapping[str, tuple[int, bool]],
 ) -> Iterator[Standing]:
-    """Yield the row of each entry with its rank."""
     for about in (stored.entry.about for stored in entries):
         rank, tied = ranks.get(about.name, (None, False))
         yield Standing(about.name, about.title, about.name in CONTROLS, rank, tied, rows[about.name])
@@ -117,7 +116,6 @@ class _Levels(NamedTuple):
     """The levels of all games on which an entry has a score, in one row each."""
 
     games: int
-    """Number of games."""
     game: npt.NDArray[np.intp]
     """Number of the game, of shape (n,)."""
     solved: FloatArray
@@ -203,7 +201,6 @@ def below_random(entries: Sequence[StoredEntry]) -> list[str]:
 
 
 def _compare_scores(games: Games, first: str, second: str, resamples: int) -> tuple[float, float]:
-    """Return the difference of two mean scores on the levels that both played, and its p-value."""
     pairs = [_shared(samples, first, second) for samples in games.values()]
     a, b = (_levels([(pair[side], samples) for pair, samples in zip(pairs, games.values(), strict=True)])
             for side in (0, 1))  # fmt: skip

@@ -5,7 +5,6 @@ import json
 import lzma
 import os
 import stat
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -17,7 +16,7 @@ from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import new_folder, writing
 from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.config.run_config import ENTRY
-from ragen_bench.evaluation.run_table import Run, Sample, place, read_run
+from ragen_bench.evaluation.run_table import Run, Sample, read_run
 from ragen_bench.leaderboard.entry import Entry, EntryError, check_rules
 from ragen_bench.runs.records import Record, parse_records
 from ragen_envs.errors import RagenError
@@ -107,11 +106,8 @@ class StoredEntry:
     @cached_property
     def run(self) -> Run:
         """The run, as one of ``ragen bench`` is read."""
-        samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-        for record in self.records:
-            episode = record.episode
-            samples[episode.agent, episode.task][place(episode)] = episode
-        return Run(self.folder, self.entry.config, dict(samples), torn=False)
+        episodes = (record.episode for record in self.records)
+        return Run.of(self.folder, self.entry.config, episodes, torn=False)
 
     def sample(self, game: str) -> Sample:
         """Return the agent's episodes of a game."""

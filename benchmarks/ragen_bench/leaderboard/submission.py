@@ -11,8 +11,9 @@ from ragen_agents.run_files.files import read_text
 from ragen_agents.run_files.records import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import ENTRY, AgentEntry, RunConfig
+from ragen_bench.console.progress import Track
 from ragen_bench.evaluation.comparison import Side
-from ragen_bench.leaderboard.check import Tick, check_copies, check_entry, results_of
+from ragen_bench.leaderboard.check import check_copies, check_entry, results_of
 from ragen_bench.leaderboard.entry import About, Entry, EntryError, Training, check_rules, check_titles
 from ragen_bench.leaderboard.store import StoredEntry, read_about, read_entry, write_entry
 from ragen_bench.runs.environments import versions_of
@@ -53,11 +54,8 @@ def read_training(run: Path | None, root: Path, name: str) -> Training | None:
     return validate(Training, curves, str(run))
 
 
-def submit(side: Side, about: About, training: Training | None, root: Path, tick: Tick | None = None) -> Path:
-    """Check the entry of a run's agent, write it, and return its folder.
-
-    The run was compared with its checksums when it was read.
-    """
+def submit(side: Side, about: About, training: Training | None, root: Path, track: Track = iter) -> Path:
+    """Check the entry of a run's agent, write it, and return its folder."""
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         control = side.agent if side.agent in CONTROLS else about.name
         raise RagenError(
@@ -69,7 +67,7 @@ def submit(side: Side, about: About, training: Training | None, root: Path, tick
     others = _others(root, about.name)
     check_titles([*(other.entry for other in others), entry])
     with tempfile.TemporaryDirectory() as temporary:
-        checked = check_entry(write_entry(Path(temporary), entry, lines), tick)
+        checked = check_entry(write_entry(Path(temporary), entry, lines), track)
     check_copies([*others, checked])
     return write_entry(root, entry, lines)
 
@@ -117,10 +115,9 @@ def _episodes(side: Side, name: str) -> list[Episode]:
     Messages of errors can name paths, users and addresses, so only their types remain.
     """
     return [
-        sample[index].model_copy(update={"agent": name, "error": _type_of_error(sample[index].error)})
+        episode.model_copy(update={"agent": name, "error": _type_of_error(episode.error)})
         for task in side.run.config.suite.tasks
-        for sample in [side.run.samples.get((side.agent, task), {})]
-        for index in sorted(sample, key=lambda index: -1 if index is None else index)
+        for episode in side.run.samples.get((side.agent, task), {}).values()
     ]
 
 

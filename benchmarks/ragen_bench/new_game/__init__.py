@@ -2,13 +2,13 @@
 
 import keyword
 import re
-import shutil
 import sys
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from ragen_agents.run_files.files import new_folder, writing
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import GameSpec
 
@@ -16,11 +16,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,39}")
 
 
 def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
-    """Write the package of a new game.
-
-    Returns:
-        The files, relative to the folder.
-    """
+    """Write the package of a new game and return its files, relative to the folder."""
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise RagenError(
             f"name is '{name}', but must be a Python name of 2 to 40 lower-case letters, digits and _"
@@ -31,17 +27,15 @@ def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
     if folder.exists():
         raise RagenError(f"'{folder}' exists already; choose another --out")
     replaced = {"newgame": name, "NewGame": "".join(part.title() for part in name.split("_"))}
-    unfinished = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(unfinished, ignore_errors=True)
     files: set[Path] = set()
-    for kind in ("template", "template_words")[: 1 + words]:  # the second replaces the game
-        with resources.as_file(resources.files("ragen_bench.new_game") / kind) as template:
-            files |= {
-                _copy(path, template, unfinished, replaced)
-                for path in template.rglob("*")
-                if path.is_file() and path.suffix != ".pyc"
-            }
-    unfinished.rename(folder)
+    with writing(folder), new_folder(folder) as new:
+        for kind in ("template", "template_words")[: 1 + words]:  # the second replaces the game
+            with resources.as_file(resources.files("ragen_bench.new_game") / kind) as template:
+                files |= {
+                    _copy(path, template, new, replaced)
+                    for path in template.rglob("*")
+                    if path.is_file() and path.suffix != ".pyc"
+                }
     return sorted(files)
 
 

@@ -1,19 +1,17 @@
 """Play WebShop in a browser: the pages as HTML, served to this computer only."""
 
 import secrets
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 from typing import Final
 from urllib.parse import parse_qs
 
-from ragen_bench.viewer.templates import LocalHandler
+from ragen_bench.viewer.templates import LocalHandler, local_server
 from ragen_envs.conversation import ConversationWrapper, format_reply
 from ragen_envs.errors import RagenError
 from ragen_envs.games.webshop import WebShopEnv
 from ragen_envs.games.webshop.html import page_html
 
-HOST: Final = "127.0.0.1"
 MOST_BYTES: Final = 16_384
 """Longest form that is read."""
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
@@ -58,13 +56,7 @@ class ShopSession:
 
 def serve_shop(session: ShopSession, port: int) -> ThreadingHTTPServer:
     """Return a server of the session, listening on this computer only; the caller lets it run."""
-    try:
-        return ThreadingHTTPServer((HOST, port), _handler(session))
-    except OSError as error:
-        raise RagenError(f"port {port} cannot be used ({error.strerror}); choose another --port") from None
 
-
-def _handler(session: ShopSession) -> type[LocalHandler]:
     class Handler(LocalHandler, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path.partition("?")[0] == "/":
@@ -102,15 +94,15 @@ def _handler(session: ShopSession) -> type[LocalHandler]:
             self.end_headers()
             self.wfile.write(data)
 
-    return Handler
+    return local_server(port, Handler)
 
 
-def play_in_browser(env: ConversationWrapper, port: int, say: Callable[[str], None]) -> None:
+def play_in_browser(env: ConversationWrapper, port: int) -> None:
     """Serve an episode until it is interrupted."""
     session = ShopSession(env)
     with serve_shop(session, port) as server:
-        say(f"open http://{HOST}:{server.server_port}/ in a browser; Ctrl-C to stop")
+        print(f"open http://127.0.0.1:{server.server_port}/ in a browser; Ctrl-C to stop")
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            say("stopped")
+            print("stopped")

@@ -19,7 +19,7 @@ from ragen_envs.conversation.prompt import introduction
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
 from ragen_envs.game.word_game import WordGameEnv
-from ragen_envs.levels.splits import SPLITS
+from ragen_envs.levels.splits import read_split
 
 _ARROWS: Final = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 _STYLES: Final = {
@@ -36,8 +36,7 @@ def open_game(
     """Return a game as a conversation, at its start."""
     if index is not None and seed is not None:
         raise RagenError("--index chooses a frozen level and --seed a fresh one; give one of them")
-    if split not in SPLITS:
-        raise RagenError(f"unknown split '{split}'; use one of {', '.join(SPLITS)}")
+    split = read_split(split)
     if seed is not None and seed < 0:
         raise RagenError(f"seed is {seed}, but must be an integer >= 0")
     env = make(text_id_of(game), **settings)
@@ -142,7 +141,6 @@ def _hint(env: ConversationWrapper) -> str:
 
 
 def _read_line(line: str, env: ConversationWrapper) -> list[str]:
-    """Return the actions that a person means, as text."""
     game = env.unwrapped
     if not isinstance(game, WordGameEnv):
         return [env.names[action] for action in read_actions(line, env.names)]
@@ -253,7 +251,6 @@ class KeyReader:
         return line
 
     def _arrow(self, key: str) -> str:
-        """Return the sign of an arrow key, or "" for another key."""
         sign = _ARROW_KEYS.get(key[2:][-1:], "")
         names = {name.casefold() for name in self._env.names}
         return sign if _ARROWS.get(sign) in names else ""

@@ -21,7 +21,6 @@ from ragen_bench.reproduction.findings import (
     success_finding,
     success_gap,
 )
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
     Claim,
     Column,
@@ -32,7 +31,15 @@ from ragen_bench.reproduction.reproduction_config import (
     Structure,
     SuccessClaim,
 )
-from ragen_bench.reproduction.run_measures import INFORMATION, SECONDS, collapsed_at, curve, gained, smoothed
+from ragen_bench.reproduction.run_measures import (
+    INFORMATION,
+    SECONDS,
+    Runs,
+    collapsed_at,
+    curve,
+    gained,
+    smoothed,
+)
 from ragen_bench.stats.mixed_effects import mixed_effects_difference
 from ragen_bench.stats.paired import ALPHA, holm, holm_exclusive
 from ragen_bench.training_sweeps.state import Cost, TaskState

@@ -38,6 +38,7 @@ _LABELS: Final = {
     "gradient/bucket1/entropy": "entropy's gradient,\nsmallest deviations",
     "gradient/bucket6/entropy": "entropy's gradient,\nlargest deviations",
 }
+
 _MOST_LINES: Final = 4
 """Lines of a panel."""
 _DASHES: Final[Any] = {"as published": ("-", (0, (5, 1))), "controlled": ("--", ":", "-.")}

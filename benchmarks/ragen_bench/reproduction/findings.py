@@ -10,7 +10,6 @@ import numpy as np
 from scipy import stats
 
 from ragen_bench.console.formats import number, percent
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
     Column,
     Reproduction,
@@ -18,7 +17,7 @@ from ragen_bench.reproduction.reproduction_config import (
     ShareClaim,
     SuccessClaim,
 )
-from ragen_bench.reproduction.run_measures import happened, scalar_of
+from ragen_bench.reproduction.run_measures import Runs, happened, scalar_of
 from ragen_bench.stats.intervals import FloatArray, wilson
 from ragen_bench.stats.mixed_effects import (
     Difference,
@@ -326,7 +325,6 @@ def _p_at(claim: ScalarClaim, sides: Sequence[FloatArray], done: Sequence[int], 
 
 
 def _unknown(claim: ScalarClaim, missing: Remedy | None) -> Finding:
-    """Return the finding where runs lack the numbers."""
     if claim.scalar != "seconds" or missing:
         needed = missing or Remedy(_LONGER)
         return Finding(False, math.nan, claim.paper, "", remedy=lambda _: needed)
@@ -417,7 +415,6 @@ def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
 
 
 def _compared(claim: ShareClaim, runs: Runs, count: int, able: int) -> Finding:
-    """Return the finding on two cells, by Fisher's exact test."""
     results, others = runs.of(claim.train, claim.cell), runs.of(claim.train, claim.less or "")
     fewer, among = _counted(claim, others)
     ours = f"{count} of {able} runs against {fewer} of {among}"

@@ -1,4 +1,4 @@
-"""Write the files of a reproduction: results, table, claims, drawing."""
+"""Write the files of a reproduction: results, table, claims, and the drawing of the curves."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,10 +8,8 @@ import pandas as pd
 
 from ragen_agents.run_files.files import write_atomically
 from ragen_bench.console.formats import Grid, markdown
-from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, claims_data, judge
 from ragen_bench.reproduction.figures import draw_curves, has_paper_row, panels_of
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
     Reproduction,
     bundled_reproductions,
@@ -19,8 +17,10 @@ from ragen_bench.reproduction.reproduction_config import (
     load_reproduction,
     paper_notes,
 )
+from ragen_bench.reproduction.run_measures import Runs
 from ragen_bench.reproduction.success_table import (
     VERDICTS,
+    Beside,
     cells_grid,
     claims_grid,
     matrix_grid,
@@ -29,7 +29,7 @@ from ragen_bench.reproduction.success_table import (
     tabulate,
     tabulate_stages,
 )
-from ragen_bench.training_sweeps.archive import add_to_archive, archive_path, read_archive
+from ragen_bench.training_sweeps.results import add_to_archive, archive_path, read_archive
 from ragen_bench.training_sweeps.state import Cost
 from ragen_bench.training_sweeps.sweep_run import SweepRun
 from ragen_bench.training_sweeps.tasks import Choice
@@ -53,26 +53,14 @@ class Report:
         self.verdicts: list[Verdict] = judge(exhibit, self._runs)
         cost = Cost(run.sweep, run.choice.scale, states)
         self.claims_data: pd.DataFrame = claims_data(exhibit, self.verdicts, states, cost)
+        self.table, self.claims = table_grid(self.data), claims_grid(self.claims_data)
+        self.cells = cells_grid(self._runs)
+        """What the names of rows and lines stand for."""
 
     @property
     def trained(self) -> bool:
         """Whether there is a run of the sweep itself."""
         return any(result.task.seed is not None for result in self._own)
-
-    @property
-    def table(self) -> Grid:
-        """The table for people."""
-        return table_grid(self.data)
-
-    @property
-    def claims(self) -> Grid:
-        """The claims and their verdicts, for people."""
-        return claims_grid(self.claims_data)
-
-    @property
-    def cells(self) -> Grid:
-        """What the names of rows and lines stand for."""
-        return cells_grid(self._runs)
 
     @property
     def matrix(self) -> tuple[str, Grid] | None:
@@ -122,7 +110,6 @@ class Report:
         return lines
 
     def _added_seeds(self) -> list[str]:
-        """Return a note on the cells whose p-values are corrected for seeds that were added."""
         games = {column.train for column in self.exhibit.columns}
         cells = [
             f"{game} {cell} ({', '.join(str(count or 'unknown') for count in counts)})"
@@ -140,7 +127,6 @@ class Report:
         return notes
 
     def _other_sampling(self) -> list[str]:
-        """Return a note on each agent that was not sampled as the cells were."""
         return list(
             dict.fromkeys(
                 f"{one.agent} was sampled at temperature {one.sampling.temperature:g} with at most "

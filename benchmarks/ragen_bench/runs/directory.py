@@ -16,7 +16,7 @@ from ragen_agents.run_files.files import ResourceContext, exclusive_lock, write_
 from ragen_agents.run_files.records import describe_provenance
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml
 from ragen_bench.config.agents import folder_of
-from ragen_bench.config.run_config import AnyConfig, ConfigT, MatchConfig, RunConfig, differences, load_config
+from ragen_bench.config.run_config import AnyConfig, ConfigT, MatchConfig, RunConfig, load_config
 from ragen_bench.runs.checksums import (
     CHECKSUMS,
     append_checksums,
@@ -66,19 +66,16 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
             self._write_config()
         lines = [encode_episode(episode) for episode in new]
         try:
-            self._write(lines)
+            self._file.write(b"".join(lines))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            append_checksums(self.folder, lines)
         except OSError as error:
             self._broken = True
             raise RagenError(
                 f"'{self.folder}' cannot be written: {error.strerror}; the same command resumes the run"
             ) from error
         self.done.update(episode.key for episode in new)
-
-    def _write(self, lines: Sequence[bytes]) -> None:
-        self._file.write(b"".join(lines))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        append_checksums(self.folder, lines)
 
     def _check_contents(self) -> None:
         if not self.folder.is_dir() or (self.folder / CONFIG).exists():
@@ -148,8 +145,9 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     if not records.records and not records.torn:
         return records
     _check_agents(folder, old, config)
-    differs = differences_of(_agents(old), _agents(config)) or differences(
-        old.model_copy(update={"agents": config.agents}), config
+    same_agents = old.model_copy(update={"agents": config.agents})
+    differs = differences_of(_agents(old), _agents(config)) or differences_of(
+        same_agents.model_dump(mode="json"), config.model_dump(mode="json")
     )
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
@@ -167,7 +165,6 @@ def check_keys(folder: Path, records: Records[Any], config: AnyConfig) -> None:
 
 
 def _check_agents(folder: Path, old: AnyConfig, new: AnyConfig) -> None:
-    """Raise `RagenError` if two runs of one kind do not have the same agents in the same order."""
     if type(old) is not type(new):
         return
     before, now = ([agent.name for agent in config.agents] for config in (old, new))

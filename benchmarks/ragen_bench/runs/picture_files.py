@@ -5,7 +5,7 @@ from typing import Final
 
 from ragen_agents.pictures import decode_png, picture_hash
 from ragen_agents.policies import AsyncPolicy, Reply, Request
-from ragen_agents.run_files.files import writing
+from ragen_agents.run_files.files import write_atomically, writing
 from ragen_envs.conversation import Picture
 from ragen_envs.errors import RagenError
 from ragen_envs.pictures.png import encode_png
@@ -39,9 +39,7 @@ class Pictured:
             return
         with writing(path):
             self._folder.mkdir(exist_ok=True)
-            temporary = path.with_suffix(".tmp")
-            temporary.write_bytes(encode_png(picture))
-            temporary.replace(path)
+            write_atomically(path, encode_png(picture))
         self._kept.add(name)
 
 

@@ -1,7 +1,8 @@
 """Estimate rates and mean returns with intervals. Scores are in :mod:`ragen_bench.stats.scores`.
 
 Pure functions of numbers and arrays. Entries of a sample must be independent of each other, unless
-``clusters`` says which belong together; then whole clusters are the unit.
+``clusters`` says which belong together; then whole clusters are the unit. An agent that reads one prompt
+twice tends to do the same twice, so where levels repeat, the cluster is a level with all of its episodes.
 Comparisons of two policies on the same instances are in :mod:`ragen_bench.stats.paired`.
 
 Whatever draws random numbers takes a seed and uses a generator of its own: equal arguments give
@@ -9,13 +10,12 @@ equal results.
 """
 
 import math
+from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
-
-from ragen_bench.stats.clusters import Clusters, cluster_sums
 
 __all__ = [
     "Interval",
@@ -31,6 +31,26 @@ _BLOCK = 1 << 21
 """Most indices drawn at once; bounds the memory of a bootstrap to some tens of MiB."""
 CONFIDENCE: Final = 0.95
 """Nominal coverage of intervals."""
+
+
+Clusters: TypeAlias = npt.NDArray[np.int64]
+"""Cluster number of each entry of a sample, from 0 without gaps."""
+
+
+def number_clusters(keys: Sequence[Hashable]) -> Clusters | None:
+    """Return the cluster of each entry, or None where the entries are independent.
+
+    They are if each has a key of its own. They are too if all have the same key: such a sample holds for
+    this one level, given which its episodes are independent, and says nothing about other levels.
+    """
+    numbers: dict[Hashable, int] = {}
+    clusters = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+    return clusters if 1 < len(numbers) < len(clusters) else None
+
+
+def cluster_sums(values: FloatArray, clusters: Clusters) -> FloatArray:
+    """Return the sum of the values of each cluster, of shape (clusters,)."""
+    return np.bincount(clusters, weights=values).astype(np.float64)
 
 
 class Interval(NamedTuple):

@@ -12,8 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from ragen_bench.stats.clusters import Clusters, cluster_sums
-from ragen_bench.stats.intervals import FloatArray, Interval, bootstrap_mean, wilson, wilson_mean
+from ragen_bench.stats.intervals import (
+    Clusters,
+    FloatArray,
+    Interval,
+    bootstrap_mean,
+    cluster_sums,
+    wilson,
+    wilson_mean,
+)
 
 __all__ = [
     "PairedResult",
@@ -194,7 +201,6 @@ def holm_exclusive(p_values: npt.ArrayLike, questions: npt.ArrayLike) -> FloatAr
 
 
 def _newcombe(both: int, a_only: int, b_only: int, n: int) -> Interval:
-    """Return Newcombe's interval for the difference of two paired rates."""
     neither = n - both - a_only - b_only
     first, second = wilson(both + a_only, n), wilson(both + b_only, n)
     association = float(both * neither - a_only * b_only)

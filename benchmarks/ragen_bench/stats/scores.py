@@ -6,11 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ragen_bench.stats.clusters import Clusters, cluster_sums, number_clusters
 from ragen_bench.stats.intervals import (
     CONFIDENCE,
+    Clusters,
     Interval,
     bootstrap_means,
+    cluster_sums,
+    number_clusters,
     percentile_interval,
     wilson_mean,
 )

@@ -16,8 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from ragen_bench.stats.clusters import Clusters
-from ragen_bench.stats.intervals import CONFIDENCE, FloatArray, Interval, percentile_interval
+from ragen_bench.stats.intervals import CONFIDENCE, Clusters, FloatArray, Interval, percentile_interval
 
 __all__ = ["variance_shares"]
 

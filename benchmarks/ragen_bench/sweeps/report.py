@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ragen_bench.console.formats import Cells, Grid, grid_of, numbers, percent_cell, percent_cells, percents
-from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import Run, Sample, summarise
-from ragen_bench.stats.clusters import number_clusters
-from ragen_bench.stats.intervals import FloatArray, Interval, wilson_mean
+from ragen_bench.evaluation.run_table import Run, Sample, level_clusters, summarise
+from ragen_bench.stats.intervals import FloatArray, Interval, number_clusters, wilson_mean
 from ragen_bench.stats.paired import compare_rates, holm, square_and_add
 from ragen_bench.stats.variance_shares import SAMPLING, variance_shares
 from ragen_bench.sweeps.sweep import Place, Sweep

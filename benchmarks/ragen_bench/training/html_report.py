@@ -22,8 +22,6 @@ from ragen_envs.errors import RagenError
 
 
 class _Panel(NamedTuple):
-    """One plot."""
-
     title: str
     unit: str
     names: tuple[str, ...]
@@ -145,7 +143,6 @@ def _drawn(
     panel: _Panel, series: dict[str, list[tuple[int, float]]], marked: Sequence[int],
     span: tuple[int, int],
 ) -> str:  # fmt: skip
-    """Return a plot as the source of an image."""
     figure = Figure(figsize=(4.2, 2.8), layout="constrained")
     axes = figure.subplots()
     for name, points in series.items():
@@ -179,7 +176,6 @@ def _drawn(
 
 
 def _legend_name(metric: str, panel: _Panel) -> str:
-    """Return the name of a metric in the legend of its panel."""
     group, _, rest = metric.partition("/")
     if group == "validation":
         return "validation"

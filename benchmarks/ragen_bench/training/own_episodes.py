@@ -50,17 +50,12 @@ def choose_episodes(
 
 
 def _of_game(side: Side, source: str, env_id: str | None) -> list[Episode]:
-    episodes = [
-        episode
-        for (agent, _), sample in side.run.samples.items()
-        if agent == side.agent
-        for episode in sample.values()
-        if env_id in (None, episode.env_id)
-    ]
+    played = (episode for episode in side.run.episodes if episode.agent == side.agent)
+    episodes = [episode for episode in played if env_id in (None, episode.env_id)]
     tasks = list(dict.fromkeys(episode.task for episode in episodes))
     if len(tasks) != 1:
-        games = f"the games {', '.join(tasks)}; name one" if tasks else f"no episode of {env_id}"
-        raise RagenError(f"'{source}' has {games}")
+        none = f"no episode of {env_id or 'this agent'}"
+        raise RagenError(f"'{source}' has " + (f"the games {', '.join(tasks)}; name one" if tasks else none))
     return episodes
 
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -10,35 +10,19 @@ from typing import Final
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragen_agents.run_files.files import write_atomically, writing
-from ragen_bench.config.extensions import task_environment
 from ragen_bench.console.formats import duration
 from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.progress import TerminalBar
-from ragen_bench.evaluation.ray_cluster import RayJob, RayLauncher
+from ragen_bench.evaluation.ray_cluster import RayJob
 from ragen_bench.training_sweeps import TASK
 from ragen_bench.training_sweeps.results import RESULT, check_same, parse_task
 from ragen_bench.training_sweeps.state import TaskState, iterations_done
-from ragen_bench.training_sweeps.task_process import LOG, LocalProcess
+from ragen_bench.training_sweeps.task_process import BUSY, LOG, LocalProcess
 from ragen_bench.training_sweeps.tasks import SweepTask
-from ragen_bench.training_sweeps.work import BUSY
 
 _TRIES: Final = 2
 _PAUSE: Final = 0.2
 
-
-class Local:
-    """Runs tasks in processes on this machine, as many at the same time as it has slots."""
-
-    def __init__(self, slots: int, threads: int, hides_gpus: bool = False) -> None:
-        self.slots = slots
-        self._environment = task_environment(threads, hides_gpus)
-
-    def start(self, folder: Path) -> LocalProcess:
-        """Start the task of a folder."""
-        return LocalProcess(folder, self._environment)
-
-
-Launcher = Local | RayLauncher
 Job = LocalProcess | RayJob
 """The process of a task."""
 
@@ -112,7 +96,7 @@ class Pool:
 
     root: Path
     workers: int
-    launcher: Launcher
+    start: Callable[[Path], Job]
     view: SweepView
     _running: list[_Running] = field(default_factory=list)
 
@@ -151,7 +135,7 @@ class Pool:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             _write_task(folder, task)
-            job = self.launcher.start(folder.absolute())
+            job = self.start(folder.absolute())
         self._running.append(_Running(task, job, time.monotonic()))
 
     def _reason(self, task: SweepTask, code: int, why: str) -> str:

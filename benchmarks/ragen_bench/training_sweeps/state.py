@@ -19,7 +19,6 @@ _OVERHEAD = 10.0
 """Seconds in which a task's process loads its libraries, measured on two shared cores."""
 _TEST = 0.05
 """Seconds of one tested episode on one thread, measured for the starter model on shared cores."""
-
 _PAPER_SHARES = (0.25, 0.5, 0.75, 1.0)
 _PAPER_STEPS = (23.5, 27.5, 31.0, 68.5)
 """Seconds of an iteration of the paper's model by the share of prompts that is kept (its Figure 7)."""
@@ -27,7 +26,6 @@ _PAPER_ROLLOUT = 19.5
 """Seconds that do not grow with the share: the first two, extrapolated to a share of 0."""
 _PAPER_EPISODES = 128
 """Trajectories of an iteration there."""
-
 Status = Literal["done", "begun", "missing"]
 
 

@@ -1,7 +1,7 @@
-"""A sweep as one object: its tasks, their states, their cost, and running what is missing."""
+"""A sweep as one object: its tasks, their states, their cost, and running what is missing in processes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,10 +9,12 @@ from typing import Final, Literal
 
 import pandas as pd
 
+from ragen_bench.config.extensions import task_environment
 from ragen_bench.console.formats import Cells, Grid, duration, grid_of
 from ragen_bench.console.tables import Table
-from ragen_bench.evaluation.ray_cluster import RayLauncher
-from ragen_bench.training_sweeps.archive import (
+from ragen_bench.evaluation.ray_cluster import ray_jobs
+from ragen_bench.training_sweeps.jobs import Job, Pool, SweepView, available_cpus
+from ragen_bench.training_sweeps.results import (
     archive_path,
     borrowed,
     check_archive,
@@ -20,10 +22,9 @@ from ragen_bench.training_sweeps.archive import (
     read_archive,
     read_archives,
 )
-from ragen_bench.training_sweeps.jobs import Launcher, Local, Pool, SweepView, available_cpus
 from ragen_bench.training_sweeps.state import Cost, TaskState, read_states
 from ragen_bench.training_sweeps.sweep_config import Sweep
-from ragen_bench.training_sweeps.task_process import run_process
+from ragen_bench.training_sweeps.task_process import LocalProcess, run_process
 from ragen_bench.training_sweeps.tasks import CONTROLS_ROW, Choice, SweepTask, cells_of, plan
 from ragen_envs.errors import RagenError
 
@@ -114,20 +115,23 @@ class SweepRun:
                 "the paper's scale generates replies with vLLM, which is not installed: pip install "
                 "'ragen-suite[vllm]'; --dry-run shows what the runs cost"
             )
-        launcher = self._launcher()
+        workers, start = self._starter()
         with SweepView(self.root, states) as view:
-            slots = self.workers or launcher.slots
-            return Pool(self.root, slots, launcher, view).run(missing)
+            return Pool(self.root, workers, start, view).run(missing)
 
-    def _launcher(self) -> Launcher:
+    def _starter(self) -> "tuple[int, Callable[[Path], Job]]":
+        """Return how many tasks run at a time, and what starts the one of a folder."""
         laptop = self.choice.scale == "laptop"
         if self.backend == "ray":
             gpus = (0.0 if laptop else 1.0) if self.gpus is None else self.gpus
-            return RayLauncher(1 if laptop else _RAY_CPUS, gpus, run_process)
-        # The starter model is too small to gain from a second thread, and loses where cores are shared.
+            slots, submit = ray_jobs(1 if laptop else _RAY_CPUS, gpus, run_process)
+            return self.workers or slots, submit
         workers = self._local_workers
+        # The starter model is too small to gain from a second thread, and loses where cores are shared.
+        threads = 1 if laptop else max(1, available_cpus() // workers)
         # A task per CPU would be too many for a GPU, and stored results were computed on CPUs.
-        return Local(workers, 1 if laptop else max(1, available_cpus() // workers), laptop)
+        environment = task_environment(threads, hides_gpus=laptop)
+        return workers, lambda folder: LocalProcess(folder, environment)
 
     @property
     def _local_workers(self) -> int:
@@ -146,7 +150,7 @@ class SweepRun:
         by_task = {state.task.path: state for state in states}
         rows = [
             self._row(game, cell, [by_task[task.path] for task in tasks], cost)
-            for (game, cell), tasks in cells_of([state.task for state in states])
+            for (game, cell), tasks in cells_of([state.task for state in states]).items()
         ]
         left = [cost.left(state) for state in states]
         open_ = [s.task for s in states if s.result is None and s.task.steps]

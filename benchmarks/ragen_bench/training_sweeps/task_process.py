@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, cast
 
 LOG: Final = "log.txt"
+BUSY: Final = 75
+"""Exit code if another process is running the task."""
 
 
 class LocalProcess:
@@ -22,6 +24,7 @@ class LocalProcess:
                 stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, **environment},
             )  # fmt: skip
+        self._stdin = cast("IO[bytes]", self.process.stdin)
 
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""
@@ -37,11 +40,6 @@ class LocalProcess:
     def wait(self) -> None:
         """Wait until it has ended."""
         self.process.wait()
-
-    @property
-    def _stdin(self) -> IO[bytes]:
-        assert self.process.stdin is not None
-        return self.process.stdin
 
 
 def run_process(folder: Path, environment: dict[str, str]) -> int:

@@ -1,6 +1,5 @@
 """Plan the tasks of a sweep: one for each game, cell and seed, and one for the controls of each."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -266,10 +265,10 @@ def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConf
     )
 
 
-def cells_of(tasks: list[SweepTask]) -> Iterator[tuple[tuple[str, str], list[SweepTask]]]:
-    """Yield the tasks of each game and cell, in their order, and those of the controls of each game."""
+def cells_of(tasks: list[SweepTask]) -> dict[tuple[str, str], list[SweepTask]]:
+    """Return the tasks of each game and cell, in their order, and those of the controls of each game."""
     groups: dict[tuple[str, str], list[SweepTask]] = {}
     for task in tasks:
         cell = CONTROLS_ROW if task.seed is None else task.cell
         groups.setdefault((task.game, cell), []).append(task)
-    yield from groups.items()
+    return groups

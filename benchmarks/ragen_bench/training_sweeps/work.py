@@ -37,13 +37,12 @@ from ragen_bench.training_sweeps.results import (
     read_result,
     write_result,
 )
+from ragen_bench.training_sweeps.task_process import BUSY
 from ragen_bench.training_sweeps.tasks import POLICY, SweepTask
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.sweeps")
 MODEL: Final = Path("model")
-BUSY: Final = 75
-"""Exit code if another process is running the task."""
 TRAIN_ONLY: Final = "--train"
 _HASHES: Final = "hashes.json"
 """File in checkpoints of earlier versions."""

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -20,6 +20,7 @@ from ragen_bench.analysis.summary import (
     summarise_ledgers,
 )
 from ragen_bench.config.own_levels import own_level_notes
+from ragen_bench.console.progress import Track
 from ragen_bench.evaluation.comparison import Side, check_splits, pair_episodes
 from ragen_bench.evaluation.run_table import Run, incomplete, summarise
 from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
@@ -30,8 +31,7 @@ from ragen_envs.errors import RagenError
 def _unfinished(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         which = f"{run.folder}: " if len(runs) > 1 else ""
-        for note in incomplete(run.config, run.missing, run.torn):
-            yield f"{which}{note}"
+        yield from (f"{which}{note}" for note in incomplete(run))
 
 
 def _check_pair(a: Run, b: Run) -> None:
@@ -79,7 +79,7 @@ _LISTED: Final = 5
 """Turns that the first page names for each agent."""
 
 
-def write_run_pages(runs: Sequence[Run], out: Path, tick: Callable[[int, int], None]) -> None:
+def write_run_pages(runs: Sequence[Run], out: Path, track: Track) -> None:
     """Write the pages of runs, in the place of older ones."""
     for run in runs:
         if not run.samples:
@@ -90,7 +90,7 @@ def write_run_pages(runs: Sequence[Run], out: Path, tick: Callable[[int, int], N
     names = _distinct_names(runs)
     joined = _joined(runs, names) if len(runs) > 1 else runs[0]
     controls = frozenset(name for (_, own), name in names.items() if own in CONTROLS)
-    explained = explain_run(joined, tick)
+    explained = explain_run(joined, track)
     notes = [*own_level_notes(joined.config.suite.tasks), *_unfinished(runs), *explained.left_out]
     title = ", ".join(str(run.folder) for run in runs)
     with new_site(out) as new:

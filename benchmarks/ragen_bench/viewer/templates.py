@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -143,8 +143,13 @@ class _FolderHandler(LocalHandler, SimpleHTTPRequestHandler):
 
 def folder_server(folder: Path, port: int) -> ThreadingHTTPServer:
     """Return a server of a folder on localhost that does not serve yet."""
+    return local_server(port, partial(_FolderHandler, directory=folder))
+
+
+def local_server(port: int, handler: Callable[..., LocalHandler]) -> ThreadingHTTPServer:
+    """Return a server on localhost that does not serve yet."""
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), partial(_FolderHandler, directory=folder))
+        return ThreadingHTTPServer(("127.0.0.1", port), handler)
     except OSError as error:
         raise RagenError(f"port is {port}, but it cannot be used: {error.strerror}") from error
 

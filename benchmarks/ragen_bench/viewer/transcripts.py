@@ -68,12 +68,7 @@ def _sample(number: int, line: dict[str, Any]) -> Transcript:
 
 def match_transcripts(run: MatchRun) -> list[Transcript]:
     """Return the conversations of all seats of a run of matches."""
-    return [
-        transcript
-        for levels in run.matches.values()
-        for match in levels.values()
-        for transcript in _seats(match)
-    ]
+    return [transcript for match in run.records for transcript in _seats(match)]
 
 
 def _seats(match: MatchRecord) -> Iterator[Transcript]:
