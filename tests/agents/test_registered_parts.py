@@ -24,9 +24,12 @@ from ragen_agents.starpo import (  # noqa: E402
 from ragen_agents.starpo.parts.filters import apply_filter  # noqa: E402
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
-from ragen_agents.starpo.update.loss import batch_totals, loss_terms  # noqa: E402
+from ragen_agents.starpo.update.loss import (  # noqa: E402
+    LossInput,
+    batch_totals,
+    loss_terms,
+)
 from ragen_agents.starpo.update.models import Scores  # noqa: E402
-from ragen_agents.starpo.update.prepared import LossInput  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("own_registries")

@@ -15,10 +15,17 @@ from ragen_agents.starpo.math.losses import Term
 from ragen_agents.starpo.parts.aggregations import BatchTotals
 from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches, shared_micro_batches
-from ragen_agents.starpo.update.loss import batch_totals, critic_loss, loss_terms, policy_loss
+from ragen_agents.starpo.update.loss import (
+    LossInput,
+    Prepared,
+    batch_totals,
+    critic_loss,
+    loss_terms,
+    policy_loss,
+    prepare,
+)
 from ragen_agents.starpo.update.models import ActorCritic, Part, Scores, score_trajectories
 from ragen_agents.starpo.update.passes import recompute_layers
-from ragen_agents.starpo.update.prepared import LossInput, Prepared, prepare
 from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, split, whole
 from ragen_envs.levels.seeding import new_stream
 
