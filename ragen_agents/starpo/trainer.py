@@ -18,7 +18,6 @@ from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.records import read_metrics
 from ragen_agents.starpo.callbacks import Callback
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.ignored_settings import setting_warnings
 from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
 from ragen_agents.starpo.processes import from_all, together
@@ -53,11 +52,12 @@ from ragen_agents.starpo.setup import (
     frozen_reference,
     make_accelerator,
     make_engine,
+    setting_warnings,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
+from ragen_agents.starpo.update.loss import Prepared
 from ragen_agents.starpo.update.models import load_policy
-from ragen_agents.starpo.update.prepared import Prepared
 from ragen_envs.errors import RagenError
 from ragen_envs.levels.seeding import new_stream
 
