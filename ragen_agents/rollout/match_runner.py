@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Releasable, Reply, Request
-from ragen_agents.rollout.episode import InstanceRecord, TurnRecord, describe_error, record_turn
+from ragen_agents.rollout.episode import (
+    InstanceRecord,
+    MatchRecord,
+    SeatRecord,
+    TurnRecord,
+    describe_error,
+    record_turn,
+)
 from ragen_agents.rollout.episode_runner import Answer
-from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
 from ragen_agents.rollout.play import act, ask
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import EndReason
