@@ -42,12 +42,9 @@ Digests = dict[str, str]
 def named_weights(model: Any, dtype: torch.dtype | None = None) -> Iterator[tuple[str, Tensor]]:
     """Yield all weights under the names of a saved folder, adapters merged, one tensor at a time.
 
-    The output head is always among them. Where it is tied to the embedding, models do not list it, and
-    an engine that keeps a packed copy of the head would silently keep using the old one.
-
-    Args:
-        model: A causal language model, perhaps with plain low-rank adapters of peft.
-        dtype: What floating-point weights are cast to; their own by default.
+    The output head is always among them. Where it is tied to the embedding, models do not list it, and an
+    engine that keeps a packed copy of the head would silently keep using the old one. The causal language
+    model may have plain low-rank adapters of peft; floating-point weights are cast to ``dtype``, if given.
     """
     plain = model.get_base_model() if hasattr(model, "merge_and_unload") else model
     names = set()
@@ -110,10 +107,7 @@ def check_scores(expected: Sequence[float], scored: Sequence[float], precision: 
     """Compare an engine's log-probabilities of the probe with those of the model that was sent.
 
     This sees weights under wrong names and a model that computes something else. One small update is lost in
-    rounding; sums and hashes of the weights see that.
-
-    Returns:
-        The mean absolute difference, in nats.
+    rounding; sums and hashes of the weights see that. Returns the mean absolute difference, in nats.
 
     Raises:
         EngineError: It is too large, so the engine does not have these weights.
@@ -129,13 +123,8 @@ def check_scores(expected: Sequence[float], scored: Sequence[float], precision: 
 
 
 def sum_of(weight: Tensor) -> int:
-    """Return the sum of a weight's hashed elements; zeros count nothing.
-
-    Args:
-        weight: Of any shape, in a precision of 16 or 32 bits.
-    """
-    flat = weight.detach().reshape(-1)
-    bits = flat.view(_BITS[weight.element_size()])
+    """Return the sum of the hashed elements of a weight of 16 or 32 bits; zeros count nothing."""
+    bits = weight.detach().reshape(-1).view(_BITS[weight.element_size()])
     total = torch.zeros((), dtype=torch.int64, device=weight.device)
     for chunk in bits.split(_CHUNK):
         mixed = chunk.long() * _FIRST
@@ -188,8 +177,8 @@ def check_sums(sent: Mapping[str, int], held: Mapping[str, int], label: str) -> 
 
 def digest_of(weight: Tensor) -> str:
     """Return the SHA-256 of a weight's bytes."""
-    flat = weight.detach().cpu().contiguous().view(-1)
-    return hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
+    flat = weight.detach().cpu().flatten()
+    return hashlib.sha256(flat.view(torch.uint8).numpy()).hexdigest()
 
 
 def digests_of(weights: Mapping[str, Tensor], vocabulary: int) -> Digests:
@@ -208,11 +197,7 @@ class ArrivalCheck:
         self._before: tuple[Digests, Digests] | None = None
 
     def check(self, sent: Digests, reported: Mapping[str, str], label: str) -> None:
-        """Check every replica of a server.
-
-        Raises:
-            EngineError: A replica holds other weights.
-        """
+        """Raise `EngineError` if a replica of a server holds other weights than were sent."""
         if any(":tp0:" not in key for key in reported):  # sharded
             wrong = self._unchanged(sent, reported)
         else:

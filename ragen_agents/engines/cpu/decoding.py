@@ -18,8 +18,8 @@ from ragen_agents.engines.device import computing_in
 
 READ_TOGETHER: Final = {True: 1024, False: 8192}
 """Tokens that are read together, padding included: on a processor, and on a GPU."""
-_STEPS_BETWEEN_CHECKS: Final = {"cpu": 1, "other": 8}
-"""Steps after which the open rows are counted; a GPU stops working meanwhile."""
+_STEPS_BETWEEN_CHECKS: Final = {True: 1, False: 8}
+"""Steps after which the open rows are counted, as above; a GPU stops working meanwhile."""
 _LEFT: Final = 7 / 8
 """Share of open rows at which those that have ended leave."""
 
@@ -27,8 +27,7 @@ _LEFT: Final = 7 / 8
 class Batch:
     """Rows in lock-step. The first ones are open; those that have ended lie behind them.
 
-    Keys and values in ``past``, of what the rows have read so far, are taken over; rows are fed ``feeds``
-    times at most.
+    Keys and values in ``past``, of what rows have read, are taken over; rows are fed ``feeds`` times at most.
     """
 
     def __init__(
@@ -51,10 +50,7 @@ class Batch:
         return self._order[: self._count]
 
     def read(self, chunks: Sequence[Sequence[int]], pad: int) -> Tensor:
-        """Read chunks of any lengths, one a row, none empty, before anything is fed.
-
-        Returns the logits after each chunk, (rows, vocabulary).
-        """
+        """Read chunks, none empty, before anything is fed; returns logits, (rows, vocabulary)."""
         longest = max(map(len, chunks))
         ids = torch.tensor([[pad] * (longest - len(c)) + list(c) for c in chunks])
         sizes = torch.tensor([len(c) for c in chunks])
@@ -100,10 +96,7 @@ class Batch:
         return Known.of(padded(self._mask, (self._common, self._feeds), value=True))
 
     def keep(self, is_open: Tensor, left: int) -> None:
-        """Swap rows that have ended with open ones behind them, and continue with the others.
-
-        ``left`` of the rows, (n,) bool, are open.
-        """
+        """Swap rows that have ended with open ones behind them; ``left`` of the rows, (n,) bool, are open."""
         ended, going = (~is_open[:left]).nonzero()[:, 0], is_open[left:].nonzero()[:, 0] + left
         places, others = torch.cat([ended, going]), torch.cat([going, ended])
         layers: list[Any] = self._cache.layers
@@ -116,9 +109,8 @@ class Batch:
     def key_values(self, counts: Tensor | None = None) -> KeyValues:
         """Return the keys and values of all rows, without copying; nothing may be read or fed any more.
 
-        Args:
-            counts: (rows,) tokens that each row has written, the last of which it did not read. What was
-                fed beyond them is masked.
+        ``counts``, (rows,), are the tokens that each row has written, the last of which it did not read. What
+        was fed beyond them is masked.
         """
         mask = self._mask
         if counts is not None:
@@ -131,8 +123,7 @@ class Batch:
 class Decoder:
     """Samples rows in lock-step; rows that have ended leave the batch.
 
-    A row's tokens depend on its own prompt and seed, and on its place in the batch only through the
-    rounding of floating-point sums.
+    A row's tokens depend on its own prompt and seed, and beyond them only on the rounding of sums.
     """
 
     model: Any
@@ -150,7 +141,7 @@ class Decoder:
     def reads_in_parts(self) -> bool:
         """Whether a prompt can be read in parts, with padding between them on shorter rows.
 
-        Windows of attention are counted in slots, so there padding would take the place of tokens.
+        Windows of attention are counted in slots, of which padding takes some.
         """
         return not has_windows(self.model.config.get_text_config())
 
@@ -159,9 +150,8 @@ class Decoder:
     ) -> tuple[list[Sample], KeyValues]:
         """Read a chunk of tokens on each row, none empty, then sample up to ``max_tokens``.
 
-        There is a seed for each row. Keys and values in ``past``, of what the rows have read so far, are
-        taken over. Return a sample a row, and the keys and values of all that was read, without each row's
-        last token.
+        There is a seed for each row. Keys and values in ``past``, of what was read so far, are taken over.
+        Returns a sample a row, and the keys and values of all that was read, without each row's last token.
         """
         with computing_in(self.precision, self.model):
             batch, logits = self._start(chunks, past)
@@ -175,7 +165,7 @@ class Decoder:
         replies = Replies(len(seeds), self.max_tokens, self.stop_token_ids, device, self.ends_with_stop)
         own = [np.random.default_rng(seed).random(self.max_tokens) for seed in seeds]
         draws = torch.from_numpy(np.stack(own, axis=1)).to(device)
-        every = _STEPS_BETWEEN_CHECKS["cpu" if device.type == "cpu" else "other"]
+        every = _STEPS_BETWEEN_CHECKS[device.type == "cpu"]
         for step in range(self.max_tokens):
             rows = batch.rows
             replies.write(rows, draw(logits, draws[step].index_select(0, rows), self.temperature))

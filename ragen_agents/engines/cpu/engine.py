@@ -22,9 +22,9 @@ _SPARE: Final = 64
 class TransformersEngine:
     """Generates with the module that is being trained, or with a whole copy if that one is sharded.
 
-    The KV cache is kept until the next requests, and a prefix that a request shares with an earlier one is
-    not processed again. Members of a group share the KV cache of their prompt. ``pad`` is any token id, and
-    ``precision`` the arithmetic of the passes (autocast), by default that of the weights.
+    The KV cache is kept until the next requests: a prefix that a request shares with an earlier one, or with
+    the other members of its group, is processed once. ``pad`` is any token id, and ``precision`` the
+    arithmetic of the passes (autocast), by default that of the weights.
     """
 
     def __init__(
@@ -88,8 +88,7 @@ class TransformersEngine:
 class PrefixCache:
     """Keys and values of the last batch of prompts and replies, and the tokens that they are of.
 
-    It is for one model with the same weights; whoever changes them, or is done with the conversations,
-    clears it.
+    Whoever changes the model's weights, or is done with the conversations, clears it.
     """
 
     def __init__(self) -> None:
@@ -101,10 +100,7 @@ class PrefixCache:
         self._read: list[list[int]] = []
 
     def sample(self, decoder: Decoder, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[Sample]:
-        """Sample a reply to each prompt, and read only what is not cached; no prompt is empty.
-
-        The decoder's model is the one that has read what is cached.
-        """
+        """Sample a reply to each prompt, none empty, and read only what the decoder's model has not read."""
         places = self._places(decoder, prompts)
         suffixes = [prompt[n:] for prompt, (_, n) in zip(prompts, places, strict=True)]
         spare = max(map(len, suffixes)) + _SPARE

@@ -15,7 +15,7 @@ attend to the keys of its path, which are those above it and its own. Causal mas
 so that no mask is stored, nothing is padded, and query heads share keys without copies of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -56,14 +56,10 @@ def suits_trees(config: Any) -> bool:
 
 
 def tree_states(trunk: Any, ids: Tensor, real: Tensor, start: int, wanted: Tensor) -> Tensor:
-    """Return the last hidden states of some tokens, (n, width), row by row.
+    """Return the last hidden states of the wanted tokens, (n, width), row by row.
 
-    Args:
-        trunk: The model below its output head; see `reads_trees`.
-        ids: (B, T) token ids.
-        real: (B, T) bool, False for padding; without gaps on any row.
-        start: Column at which the prompts end.
-        wanted: (B, T) bool: n tokens.
+    Ids, ``real`` (bool, False for padding; no gaps on any row) and ``wanted`` (bool) are (B, T), and prompts
+    end at the column ``start``. For the trunk, the model below its output head, see `reads_trees`.
     """
     tree = TokenTree.of(ids.cpu(), real.cpu(), start).to(ids.device)
     attend = _attention_in(tree)
@@ -134,18 +130,10 @@ class _Norm(torch.autograd.Function):
 
 
 def tree_attention(tree: TokenTree, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-    """Attend in float32.
+    """Attend in float32; returns (N, query heads, head size), as ``query`` is.
 
-    Args:
-        tree: Has the tokens.
-        query: (N, query heads, head size), of the tokens of the tree; as many query heads share each key
-            head, and they follow one another.
-        key: (N, key heads, head size).
-        value: As ``key``.
-        scaling: Factor of the products.
-
-    Returns:
-        (N, query heads, head size), float32.
+    Keys and values are (N, key heads, head size), of the N tokens of the tree. As many query heads share each
+    key head, and they follow one another; ``scaling`` is the factor of the products.
     """
     attended: Tensor = _TreeAttention.apply(  # type: ignore[no-untyped-call]
         query.float(), key.float(), value.float(), tree, scaling
@@ -170,10 +158,7 @@ def has_packed_kernel() -> bool:
 
 
 def _is_right(device: torch.device, tolerance: float) -> bool:
-    """Compare attention in a small tree, and its gradients, with a softmax over all products.
-
-    Numbers are about 1 in size.
-    """
+    """Compare attention in a small tree, and its gradients, with a softmax over all products of about 1."""
     ids = torch.tensor([[1, 2, 3, 4], [1, 2, 5, 0], [1, 6, 7, 8]])
     tree = TokenTree.of(ids, ids != 0, 2)
     drawn = torch.Generator().manual_seed(0)
@@ -322,19 +307,19 @@ def _differentiate(
     given: Tensor, queries: Tensor, attended: Tensor, log_sum: Tensor, part: _Part, scaling: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of queries, keys and values by way of one part."""
-    to_queries, to_key, to_value = (
+    gradients: tuple[Tensor, Tensor, Tensor] = (
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             given, queries, part.key, part.value, attended, log_sum, 0.0, part.causal,
             attn_mask=part.bias, scale=scaling,
         )
     )  # fmt: skip
-    return to_queries, to_key, to_value
+    return gradients
 
 
 def _merged(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Return the attended values over all parts, and the logarithm of the whole sum."""
-    (attended, log_sum), *others = parts
-    for other, other_sum in others:
+    attended, log_sum = parts[0]
+    for other, other_sum in parts[1:]:
         whole = torch.logaddexp(log_sum, other_sum)
         attended.mul_((log_sum - whole).exp()[..., None])
         attended.addcmul_(other, (other_sum - whole).exp()[..., None])
@@ -342,10 +327,10 @@ def _merged(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     return attended, log_sum
 
 
-def _sharing_keys(queries: Tensor, path: _Path) -> Iterator[slice]:
-    """Yield query heads, one for each key head: the kernel would copy keys that several share."""
+def _sharing_keys(queries: Tensor, path: _Path) -> list[slice]:
+    """Return query heads, one for each key head: the kernel would copy keys that several share."""
     times = queries.shape[1] // path.key.shape[1]
-    yield from (slice(first, None, times) for first in range(times))
+    return [slice(first, None, times) for first in range(times)]
 
 
 class Packed(NamedTuple):
@@ -391,13 +376,9 @@ def packed_attention(packed: Packed, query: Tensor, key: Tensor, value: Tensor, 
     """Attend in bfloat16; shapes are those of `tree_attention`."""
     # Gathered in float32, so that gradients of shared keys are summed in it.
     keys, values = (each.float().index_select(0, packed.seen).bfloat16() for each in (key, value))
-    return _attend_packed(query.bfloat16(), keys, values, packed, scaling)
-
-
-def _attend_packed(query: Tensor, keys: Tensor, values: Tensor, packed: Packed, scaling: float) -> Tensor:
     # torch.nn.attention.varlen calls the same, but its signature differs between versions of PyTorch.
     attended: Tensor = torch.ops.aten._flash_attention_forward(
-        query, keys, values, packed.query_starts, packed.key_starts, packed.longest_node,
+        query.bfloat16(), keys, values, packed.query_starts, packed.key_starts, packed.longest_node,
         packed.longest_path, 0.0, True, False, scale=scaling,
     )[0]  # fmt: skip
     return attended

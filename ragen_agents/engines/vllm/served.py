@@ -48,8 +48,8 @@ class ServedEngine:
     The first process writes every version of the weights to a folder once, which the servers must see under
     the same path, and each server reads it there, also after it was started anew. An episode stays on one
     server, whose prefix cache has its turns. Exactly one process ``leads`` each server: it gives it the
-    weights. They are labelled with their version and ``run``; another run's must differ. A prompt and its
-    reply together have ``context`` tokens at most.
+    weights, labelled with their version and ``run``, which differs from other runs'. A prompt and its reply
+    have ``context`` tokens at most.
     """
 
     def __init__(
@@ -174,10 +174,7 @@ class ServedEngine:
         check_scores(self._sent.scores, scored, server.precision, self.version)
 
     async def _completion(self, request: TokenRequest) -> Completion:
-        """Return the reply to a request.
-
-        It depends on prompt, seed and weights only, so it is that of a server that is gone meanwhile.
-        """
+        """Return the reply to a request, which does not depend on the server that gives it."""
         server = self._servers[request.key % len(self._servers)]
         fields = sampling_fields(request.seed, request.temperature, self._max_tokens, self._stop_token_ids)
         while True:
@@ -227,11 +224,7 @@ class BackgroundLoop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work and return what it returns; an interrupt cancels it.
-
-        Raises:
-            BaseException: What the work raised.
-        """
+        """Wait for work, whose result is returned or error raised; an interrupt cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -40,16 +40,10 @@ class _TroubleError(Exception):
 
 
 class ServedModel:
-    """vLLM's copy of a model behind a URL.
+    """vLLM's copy of a model behind the root URL of a server; replies have no token beyond its vocabulary.
 
-    What fails for a passing reason is asked again, until nothing has been answered for so long that it
-    cannot be one.
-
-    Args:
-        url: Of the server's root.
-        vocabulary: Number of tokens; a reply has no other.
-        timeout: Seconds that one request may take, > 0.
-        outage_timeout: Seconds without an answer after which an `EngineError` is raised, >= 0.
+    A request has ``timeout`` seconds. What fails for a passing reason is asked again, until nothing has been
+    answered for ``outage_timeout`` seconds; then an `EngineError` is raised.
     """
 
     def __init__(self, url: str, vocabulary: int, timeout: float, outage_timeout: float) -> None:
@@ -60,7 +54,14 @@ class ServedModel:
         self._timeout, self._outage_timeout = timeout, outage_timeout
         self._silent_since: float | None = None
         self._room = asyncio.Semaphore(CONCURRENCY)
-        self._client = _client(url)
+        self._client = httpx2.AsyncClient(
+            base_url=url,
+            timeout=None,  # requests are timed as a whole
+            limits=httpx2.Limits(max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY),
+            headers={"Accept-Encoding": "identity"},
+            event_hooks={"response": [bounded(MAX_ANSWER)]},
+            trust_env=False,
+        )
         self._arrival = ArrivalCheck()
 
     async def check(self, context: int) -> None:
@@ -173,17 +174,6 @@ class ServedModel:
                 _log.warning("%s%s; trying again for %g s", self.url, trouble, self._outage_timeout)
         if now - self._silent_since >= self._outage_timeout:
             raise EngineError(f"the server does not answer: {self.url}{trouble}")
-
-
-def _client(url: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        base_url=url,
-        timeout=None,  # requests are timed as a whole
-        limits=httpx2.Limits(max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY),
-        headers={"Accept-Encoding": "identity"},
-        event_hooks={"response": [bounded(MAX_ANSWER)]},
-        trust_env=False,
-    )
 
 
 def _message(response: httpx2.Response) -> str:
