@@ -405,11 +405,7 @@ class TrainConfig(_Section):
 
 
 def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
-    """Check that trajectories can be built from conversations with some settings.
-
-    Raises:
-        ValueError: They cannot; the message names the setting, after the prefix.
-    """
+    """Raise `ValueError`, naming the setting after a prefix, if conversations cannot be learned from."""
     if settings.get("observation") == IMAGE:
         raise ValueError(f"{prefix}observation is image, but training takes text: {', '.join(FORMATS)}")
     if "split" in settings:
@@ -425,11 +421,7 @@ def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
 
 
 def check_split(game: Any) -> None:
-    """Check that a game plays the training split; what it is registered with can name another one.
-
-    Raises:
-        RagenError: It does not.
-    """
+    """Raise `RagenError` unless a game, which may be registered with a split, plays the training split."""
     split = getattr(game, "split", TRAIN)
     if split != TRAIN:
         raise RagenError(

@@ -62,12 +62,7 @@ class RunProcesses:
 def collect_on_all(
     collector: Collector, specs: Sequence[GroupSpec], iteration: int, accelerator: Accelerator
 ) -> list[Trajectory]:
-    """Collect this process's share of the groups, and return all processes' in their order.
-
-    Raises:
-        RagenError: That of any process, in every process.
-        MemoryRanOutError: Memory ran out in any of several processes; raised in every process.
-    """
+    """Collect this process's share of the groups, `together`; returns all processes' in their order."""
     world, rank = accelerator.num_processes, accelerator.process_index
     mine = together(partial(collector.collect, specs[rank::world], iteration), accelerator)
     every: list[Trajectory] = gather_object(mine) if world > 1 else mine

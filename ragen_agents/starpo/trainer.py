@@ -168,12 +168,11 @@ class Trainer:
         """Train until the config's last iteration.
 
         Raises:
-            TrainingFailedError: Gradients were not finite, or there was nothing to learn from, too often; the
-            state is saved.
-            EngineError: The engine cannot go on; the state is saved.
-            BrokenGamesError: Every game broke too often; the state is saved.
-            OutOfMemoryError: Memory ran out; the state is saved unless some steps of the update were done, or
-            the weights are sharded.
+            TrainingFailedError: Too often gradients were not finite, or there was nothing to learn from.
+            EngineError: The engine cannot go on.
+            BrokenGamesError: Every game broke too often.
+            OutOfMemoryError: Memory ran out. The state is saved, as after all others, unless some steps of
+                the update were done, or the weights are sharded.
         """
         if self._has_run:
             raise RagenError("this trainer has run already; make another one to resume its run")
@@ -240,7 +239,7 @@ class Trainer:
         """Close the engine and leave the process group; needed without ``run``, and with torchrun.
 
         A process that exits while the threads of gloo hold a message may abort. After an error the group is
-        kept: NCCL leaves it only when all processes do, and others may still wait for this one's part.
+        kept: NCCL leaves it only when all processes do, and others may still wait.
         """
         self._close_engine()
         if self._has_ended or not self._has_run:

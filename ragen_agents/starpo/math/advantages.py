@@ -1,8 +1,9 @@
 """Advantages: pure functions of rewards, values and the mask of what the model wrote.
 
-Shapes: B trajectories, T tokens. All are float tensors unless said; what lies outside ``mask`` is never
-read and comes out as 0. Context tokens between two turns contribute nothing: the token after the last of
-one turn is the first of the next.
+Shapes: B trajectories, T tokens. All are float tensors unless said; what lies outside ``mask`` is never read
+and comes out as 0. Context tokens between two turns contribute nothing: the token after the last of one turn
+is the first of the next. Functions of groups take the returns of whole trajectories, (B,), and the group of
+each, (B,) int64, and return (B,); a group of one and a group of equal returns have advantage 0.
 """
 
 from collections import defaultdict
@@ -16,15 +17,7 @@ _SAME = 1e-8
 
 
 def grpo(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return (R - mean) / std within each group (Shao et al. 2024), (B,).
-
-    The standard deviation is the sample's (n - 1), as in verl and TRL. A group of one and a group of equal
-    returns have advantage 0.
-
-    Args:
-        returns: (B,), of whole trajectories.
-        groups: (B,) int64, which group each belongs to.
-    """
+    """Return (R - mean) / std within each group (Shao et al. 2024), std of the sample as in verl."""
     return _per_group(returns, groups, lambda inside, _: (inside - inside.mean()) / inside.std())
 
 
@@ -47,26 +40,20 @@ def _differ(numbers: Tensor) -> bool:
 
 
 def dr_grpo(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return R minus the mean of the group, not divided by a deviation (Liu et al. 2025), (B,).
-
-    Arguments are those of ``grpo``. A group of equal returns has advantage 0.
-    """
+    """Return R minus the mean of the group, not divided by a deviation (Liu et al. 2025)."""
     return _per_group(returns, groups, lambda inside, _: inside - inside.mean())
 
 
 def rloo(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return R minus the mean of the *others* of the group (Ahmadian et al. 2024, arXiv 2402.14740), (B,).
-
-    Arguments are those of ``grpo``. A group of one and a group of equal returns have advantage 0.
-    """
+    """Return R minus the mean of the *others* of the group (Ahmadian et al. 2024, arXiv 2402.14740)."""
     return _per_group(returns, groups, lambda inside, _: inside - (inside.sum() - inside) / (len(inside) - 1))
 
 
 def opo(returns: Tensor, groups: Tensor, lengths: Tensor) -> Tensor:
-    """Return R minus the mean of the group weighted by length (OPO, arXiv 2505.23585), (B,).
+    """Return R minus the mean of the group weighted by length (OPO, arXiv 2505.23585).
 
     This baseline has the least variance if the squared norm of a gradient is proportional to the length: the
-    action tokens of a trajectory, (B,). Other arguments are those of ``grpo``.
+    action tokens of a trajectory, (B,).
     """
 
     def centred(inside: Tensor, members: Tensor) -> Tensor:
@@ -76,7 +63,7 @@ def opo(returns: Tensor, groups: Tensor, lengths: Tensor) -> Tensor:
 
 
 def gpg(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return R minus the mean of the group, times the batch's size over that of groups that differ, (B,).
+    """Return R minus the mean of the group, times the batch's size over that of groups that differ.
 
     So groups of equal returns do not shrink the gradient (GPG, arXiv 2504.02546, alpha).
     """
@@ -86,18 +73,12 @@ def gpg(returns: Tensor, groups: Tensor) -> Tensor:
 
 
 def maxrl(successes: Tensor, groups: Tensor) -> Tensor:
-    """Return (success - mean) / mean within each group (MaxRL, arXiv 2602.02710), (B,).
-
-    Successes, (B,), are 0 or 1; groups are those of ``grpo``.
-    """
+    """Return (success - mean) / mean within each group (MaxRL, arXiv 2602.02710); success is 0 or 1."""
     return _per_group(successes, groups, lambda inside, _: inside / inside.mean() - 1)
 
 
 def reinforce(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
-    """Return the discounted rewards from each action token on, whitened (REINFORCE++, arXiv 2501.03262).
-
-    Arguments are those of ``gae``; (B, T).
-    """
+    """Return discounted rewards to go, whitened, (B, T) (REINFORCE++, arXiv 2501.03262); see `gae`."""
     to_go, _ = gae(rewards, torch.zeros_like(rewards), mask, gamma, 1.0)
     return whiten(to_go, mask)
 
@@ -105,10 +86,10 @@ def reinforce(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
 def gae(
     rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float, ends: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return generalised advantages and returns over action tokens only (Schulman et al. 2016).
+    """Return generalised advantages and returns, (B, T) each, over action tokens (Schulman et al. 2016).
 
-    Episodes end with their last action token: nothing is bootstrapped after it (the paper's horizon is
-    finite and told in the prompt).
+    Returns are advantages + values. Episodes end with their last action token: nothing is bootstrapped after
+    it (the paper's horizon is finite and told in the prompt).
 
     Args:
         rewards: (B, T), each turn's reward on its last action token.
@@ -117,9 +98,6 @@ def gae(
         gamma: Discount per action token.
         lam: Lambda per action token.
         ends: (B, T) bool, action tokens over which nothing flows; by default the last of each row.
-
-    Returns:
-        Advantages and returns (advantage + value), (B, T) each.
     """
     advantages = torch.zeros_like(values)
     carried = values.new_zeros(values.shape[0])
@@ -139,21 +117,11 @@ def turn_gae(
     rewards: Tensor, values: Tensor, turn_ids: Tensor, gamma: float, lam: float,
     at_last: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return advantages over turns, equal on all tokens of a turn.
+    """Return advantages over turns, equal on all tokens of a turn; returns; and the mask of the returns.
 
-    A turn's value is that before its first action token; its reward is the sum of its tokens'. Turns are
-    told by their ids, so a turn without reward is a turn.
-
-    Args:
-        rewards: (B, T).
-        values: (B, T).
-        turn_ids: (B, T) int64, -1 for context.
-        gamma: Discount per turn.
-        lam: Lambda per turn.
-        at_last: Whether a turn's value is that before its last action token instead.
-
-    Returns:
-        Advantages (B, T); returns (B, T), at the token of each turn whose value is read; the mask of those.
+    All are (B, T), and a turn has its return at the token whose value is read: the first of its action
+    tokens, or the last if ``at_last``. Its reward is the sum of its tokens', (B, T). Turns are told by their
+    ids, (B, T) int64, -1 for context, so a turn without reward is a turn. Discount and lambda are per turn.
     """
     read = _last_tokens(turn_ids) if at_last else _first_tokens(turn_ids)
     count = int(turn_ids.max()) + 1
@@ -173,14 +141,11 @@ def bilevel_gae(
     rewards: Tensor, values: Tensor, turn_ids: Tensor, gamma: float, lam: float,
     turn_gamma: float, turn_lam: float, at_last: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return advantages over turns, then over the tokens inside each turn (RAGEN v2, bi-level GAE).
+    """Return advantages over turns, then over the tokens inside each turn, and returns, (B, T) each.
 
-    The turn's return, advantage + value from ``turn_gae``, is what its tokens lead to: inside the turn it
-    takes the place of the reward at the last token, and nothing flows over the turn's end. The value of a
-    turn is that before its last token, as published, or before its first.
-
-    Returns:
-        Advantages and returns, (B, T) each.
+    It is bi-level GAE of RAGEN v2. The turn's return, advantage + value from ``turn_gae``, is what its tokens
+    lead to: inside the turn it takes the place of the reward at the last token, and nothing flows over the
+    turn's end. The value of a turn is that before its last token, as published, or before its first.
     """
     _, turn_returns, read = turn_gae(rewards, values, turn_ids, turn_gamma, turn_lam, at_last)
     index, last = turn_ids.clamp(min=0), _last_tokens(turn_ids)
@@ -205,8 +170,7 @@ def whiten(advantages: Tensor, mask: Tensor) -> Tensor:
 def place_rewards(turn_rewards: list[list[float]], turn_ids: Tensor) -> Tensor:
     """Return (B, T) with each turn's reward on its last action token.
 
-    A turn without any token (an empty reply) gives its reward to the action token before it, or after it
-    if there is none before.
+    An empty reply gives its reward to the action token before it, or after it if there is none before.
     """
     placed = torch.zeros(turn_ids.shape)
     for row, rewards in enumerate(turn_rewards):
@@ -236,17 +200,9 @@ def step_advantages(
 ) -> list[list[float]]:  # fmt: skip
     """Return (return - mean) / deviation over the turns of a group that start in the same state.
 
-    The deviation is the sample's (n - 1). A turn whose state no other turn of the group shares has
-    advantage 0, and so have turns of equal returns.
-
-    Args:
-        returns: From each turn on, of B episodes.
-        states: What identifies the state before each turn.
-        groups: Group of each episode.
-        divide: Whether to divide by the deviation.
-
-    Returns:
-        One number a turn, in the shape of ``returns``.
+    A turn whose state no other turn of the group shares has advantage 0, and so have turns of equal returns.
+    The deviation is the sample's (n - 1), or 1 unless ``divide``. Returns, from each turn on, states and the
+    result have a list for each of B episodes; ``groups`` are the episodes'.
     """
     alike: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
     for row, (group, before) in enumerate(zip(groups, states, strict=True)):

@@ -28,14 +28,8 @@ def clipped_surrogate(
 ) -> TokenLoss:  # fmt: skip
     """Return PPO's clipped loss (Schulman et al. 2017) with separate bounds (clip-higher, DAPO).
 
-    Args:
-        logprobs: Under the policy that is trained.
-        old_logprobs: Under the policy that the ratio is taken to; without gradient.
-        advantages: Per token.
-        low: The ratio is clipped to at least 1 - low.
-        high: And to at most 1 + high.
-        dual: Where the advantage is negative the loss is at most ``-dual * advantage`` (dual clip, Ye et
-            al. 2020), with ``dual`` > 1; None for no such bound.
+    The ratio of the policy to the old one, without gradient, is clipped to [1 - low, 1 + high]. With ``dual``
+    > 1 the loss of a negative advantage is at most ``-dual * advantage`` (dual clip, Ye et al. 2020).
     """
     ratio = torch.exp((logprobs - old_logprobs).clamp(-20.0, 20.0))
     plain = -advantages * ratio
@@ -55,7 +49,7 @@ def clipped_weight(
 ) -> TokenLoss:
     """Return CISPO's loss (MiniMax 2025, arXiv 2506.13585): the clipped ratio weighs log pi, as a constant.
 
-    Arguments are those of ``clipped_surrogate``; without ``low`` there is no lower bound.
+    Without ``low`` there is no lower bound.
     """
     ratio = torch.exp((logprobs - old_logprobs).clamp(-20.0, 20.0)).detach()
     bounded = ratio.clamp(None if low is None else 1.0 - low, 1.0 + high)
@@ -66,11 +60,8 @@ def with_sequence_ratio(log_ratios: Tensor, mask: Tensor) -> Tensor:
     """Return log-ratios with the value of their sequence's mean and each token's own gradient, (B, T).
 
     The token form of GSPO (arXiv 2507.18071, section 4.3): with one advantage per sequence its gradient is
-    that of the mean, and different advantages of tokens do not cancel.
-
-    Args:
-        log_ratios: (B, T), with gradient.
-        mask: (B, T) bool, the tokens of each row's sequence.
+    that of the mean, and different advantages of tokens do not cancel. The mask has the tokens of each row's
+    sequence.
     """
     own = log_ratios.detach()
     mean = torch.where(mask, own, 0.0).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
@@ -82,7 +73,7 @@ def geometric_mean(
 ) -> TokenLoss:  # fmt: skip
     """Return GMPO's loss (arXiv 2507.20673): the ratio is the geometric mean of the tokens' clipped ratios.
 
-    Arguments are those of ``clipped_surrogate``, but log-ratios are clipped, to [-low, high].
+    Log-ratios are clipped, to [-low, high].
     """
     gap = logprobs - old_logprobs
     clipped = torch.where(advantages > 0, gap > high, gap < -low) & (advantages != 0)
@@ -93,8 +84,8 @@ def geometric_mean(
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = None) -> Tensor:
     """Return half the squared error per token.
 
-    With ``clip`` it is the larger one of the values' error and that of the values clipped to within
-    ``clip`` of the old ones, as in the published code of PPO (Schulman et al. 2017).
+    With ``clip`` it is the larger one of the values' error and that of the values clipped to within ``clip``
+    of the old ones, as in the published code of PPO.
     """
     error = (values - returns) ** 2
     if clip is not None:

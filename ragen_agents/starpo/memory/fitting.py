@@ -83,11 +83,7 @@ def _with_fitting_tokens(config: TrainConfig, planner: Planner) -> TrainConfig:
 
 
 def fit(config: TrainConfig, planner: Planner) -> TrainConfig:
-    """Return a config as `fitted` does, after a check that it fits.
-
-    Raises:
-        DoesNotFitError: It does not; the message names settings with which it would.
-    """
+    """Return a config as `fitted` does; a `DoesNotFitError` names settings with which it would fit."""
     refused = refusal(config, planner)
     if refused is not None:
         raise DoesNotFitError(f"{refused} (ragen train --plan shows what takes it)")
@@ -129,8 +125,8 @@ def advice(config: TrainConfig, planner: Planner) -> str:
 def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
     """Return the largest micro-batch with which a run fits, up to what is set or by default; None if none.
 
-    More than ``MOST_TOKENS`` are only chosen if they leave a share of the device free: they gain little, and
-    a plan can be wrong.
+    More than ``MOST_TOKENS`` must leave a share of the device free: they gain little, and a plan can be
+    wrong.
     """
     given = config.update.max_tokens_per_micro_batch
     most = given or (_MOST_ON_GPU if planner(config).device.is_cuda else MOST_TOKENS)

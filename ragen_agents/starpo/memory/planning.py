@@ -38,10 +38,6 @@ def fitted_to_device(
 
     They are the same in every process, for each passes its share of them. A model whose memory cannot be
     planned is left to try.
-
-    Raises:
-        DoesNotFitError: No micro-batches fit.
-        RagenError: There is no such model.
     """
     own = this_device()
     smallest = Device(min(from_all(own.memory, accelerator)), own.is_cuda)
@@ -55,8 +51,8 @@ def fitted_to_device(
 class Sizes:
     """Plans the memory of configs that have the same model and game.
 
-    A hub's model may be asked for its config and tokenizer if ``download`` says so; ``model`` is a
-    transformers config in place of that of ``config.model``.
+    With ``download`` a hub's model may be asked for its config and tokenizer; ``model`` is a transformers
+    config in place of that of ``config.model``.
     """
 
     def __init__(

@@ -65,9 +65,8 @@ def apply_filter(
 ) -> list[int]:
     """Return the indices of the groups that a filter keeps, ascending.
 
-    The result may be empty: a filter by deviation, other than softmax-top-p, drops groups of equal returns.
-    Where there are no groups, because the game failed in all of them, the filter is not asked. ``params`` are
-    the filter's own settings that differ from its defaults.
+    There may be none: a filter by deviation, other than softmax-top-p, drops groups of equal returns. Without
+    groups the filter is not asked. ``params`` are settings that differ from the filter's defaults.
 
     Raises:
         RagenError: The filter returned something other than different indices of groups.

@@ -30,11 +30,7 @@ PartT = TypeVar("PartT", bound=Part)
 
 
 class Registry(Generic[PartT]):
-    """Parts of one kind by name, in the order of their registration.
-
-    Args:
-        field: The config field that chooses among them, for error messages.
-    """
+    """Parts of one kind by name, as registered; the config's ``field`` chooses among them."""
 
     def __init__(self, field: str) -> None:
         self.field = field

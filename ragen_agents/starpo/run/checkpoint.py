@@ -60,9 +60,8 @@ def save(
 ) -> None:
     """Write a checkpoint; the folder appears whole or not at all.
 
-    All processes of a run call this, and the first one writes. They return when it has written. With
-    ``model_only`` nothing can be resumed from the folder, and its files, by which an agent is known, depend
-    on the weights only.
+    All processes of a run call this, and return when the first one has written. With ``model_only`` nothing
+    can be resumed from the folder, and its files, by which an agent is known, depend on the weights only.
 
     Raises:
         RagenError: It cannot be written, for example because the disk is full; raised in every process.

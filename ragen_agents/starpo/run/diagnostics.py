@@ -2,12 +2,11 @@
 
 How much replies tell about their prompts is the sign of template collapse. Every text z_i is scored under
 every different prompt x_j: entry (i, j) of a matrix is log p(z_i | x_j), in nats (RAGEN-2, arXiv 2604.06268).
-A policy whose replies no longer depend on what it reads may still have high entropy; its replies are then as
-likely under any other prompt.
+A policy whose replies no longer depend on what it reads may still have high entropy.
 
 Two samples: the first reply of one episode of each first prompt; and pairs of a trajectory and one of its
-turns, the trajectory drawn first. Of each, two texts: the thought, which lies strictly between its tags,
-and the whole reply. A prompt is everything that the model had read before the reply.
+turns, the trajectory drawn first. Of each, two texts: the thought, which lies strictly between its tags, and
+the whole reply. A prompt is everything that the model had read before the reply.
 
 The gradient of each term of the loss is measured in six buckets of groups by the deviation of their returns
 (RAGEN-2 too). A policy gradient should be larger where returns differ more; those of the entropy bonus and of
@@ -52,9 +51,9 @@ def measure_information(
     """Return the metrics of `information` for each sample and text.
 
     Names begin with ``information/first/`` or ``information/turns/``, then ``thought/`` or ``reply/``; a
-    sample with fewer than two different prompts, or without two thoughts, has none. ``valid`` is the share
-    of replies with a thought. A sample has ``most`` replies at most, each scored under all of their
-    prompts; those that exceed ``context`` tokens behind the longest prompt are left out.
+    sample with fewer than two different prompts, or without two thoughts, has none. ``valid`` is the share of
+    replies with a thought. A sample has ``most`` replies at most, each scored under all of their prompts;
+    those that exceed ``context`` tokens behind the longest prompt are left out.
     """
     played = [t for t in trajectories if t.written]
     samples = {"first": _first_replies(played)[:most], "turns": _drawn(played, most, seed)}
@@ -154,9 +153,11 @@ def _joined(prompt: Sequence[int], reply: Sequence[int]) -> Trajectory:
 
 
 def information(logprobs: Tensor, own: Tensor, lengths: Tensor) -> dict[str, float]:
-    """Compute entropies, mutual information and retrieval rates from a matrix of log-probabilities.
+    """Compute entropies, mutual information and retrieval rates of n >= 2 texts under N >= 2 prompts.
 
-    With matched_i = log p(z_i | own prompt) and marginal_i = log mean_j p(z_i | x_j):
+    Log-probabilities are (n, N), in nats; ``own``, (n,) int64, is the place of each text's own prompt, and
+    ``lengths``, (n,) int64, are tokens. With matched_i = log p(z_i | own prompt) and marginal_i = log mean_j
+    p(z_i | x_j):
 
     - ``conditional_entropy``: H(Z|X) = -mean(matched), and ``entropy``: H(Z) = -mean(marginal).
     - ``mutual_information``: mean(matched - marginal) = H(Z) - H(Z|X), if the N prompts are all that there
@@ -167,11 +168,6 @@ def information(logprobs: Tensor, own: Tensor, lengths: Tensor) -> dict[str, flo
     - ``z_score``: mean(matched - marginal) / (std(marginal) + 0.001).
     - ``retrieval@k``: share of texts whose own prompt is among the k likeliest; a tie counts as not.
       ``chance@k`` is k / N.
-
-    Args:
-        logprobs: (n, N) float: of n >= 2 texts under N >= 2 different prompts.
-        own: (n,) int64: the place of each text's own prompt among the N.
-        lengths: (n,) int64: tokens of each text, >= 1.
     """
     count = logprobs.shape[1]
     gain, marginal, matched = _gain(logprobs, own)
@@ -212,7 +208,7 @@ def probe_gradients(
     ``reward_std`` is the mean deviation of a bucket's groups; ``policy``, ``entropy`` and ``divergence`` are
     norms of the gradients of these terms of the loss, unweighted, on all trajectories of the bucket as one
     optimizer batch. Fewer groups than buckets leave buckets without metrics. All buckets have as many groups,
-    because the mean of fewer has a larger norm; groups in the middle that are too many are left out.
+    because the mean of fewer has a larger norm; spare groups in the middle are left out.
     """
     deviations = group_std(filtered_returns(config, trajectories))
     numbers = group_numbers(trajectories)

@@ -55,11 +55,7 @@ def advice(config: TrainConfig, phase: str | None) -> str:
 
 @contextmanager
 def reported(config: TrainConfig, phase: str) -> Iterator[None]:
-    """Raise what says that memory ran out as an error for people.
-
-    Raises:
-        OutOfMemoryError: It did.
-    """
+    """Raise what says that memory ran out as an `OutOfMemoryError`, for people."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

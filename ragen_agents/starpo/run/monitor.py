@@ -40,8 +40,8 @@ class Level(NamedTuple):
 class EchoTrapMonitor:
     """Watches a run's metrics, iteration by iteration.
 
-    A sign is reported when it appears, and again only after it has been gone. Where success is above 0.9
-    only a collapse is one: most groups then have no deviation, and the gradient is that of the few others.
+    A sign is reported when it appears, and again only after it has been gone. Where success is above 0.9 only
+    a collapse is one: most groups then have no deviation, and the gradient is that of the few others.
     """
 
     config: Monitor
@@ -77,7 +77,7 @@ class EchoTrapMonitor:
     def healthy(self) -> bool:
         """Whether no sign stands, and success is nearer to its best window's than to a collapse.
 
-        The last iteration's too: a window's mean tells of a steep fall too late.
+        So must the last iteration's be: a window's mean tells of a steep fall too late.
         """
         worst = min([self._level().success, *self._values("success")[-1:]])
         near = worst >= (1 + self.config.success_floor) / 2 * self.best.success

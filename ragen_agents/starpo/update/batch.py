@@ -28,7 +28,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Input of the models: R rows, T columns. Prompts end at the same column: padding is on both sides."""
+    """Input of the models: R rows, T columns. Prompts end at the same column, with padding on both sides."""
 
     ids: Tensor
     """(R, T) int64."""
@@ -63,10 +63,10 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class TrainBatch:
-    """A batch of B trajectories with T columns, which hold row after row.
+    """A batch of B trajectories with T columns, which hold row after row; first prompts end at one column.
 
-    First prompts end at the same column. Models process rows; everything else, from rewards to losses, is
-    computed per trajectory, so that each counts once, however many rows it has.
+    Models process rows; everything else, from rewards to losses, is computed per trajectory, so that each
+    counts once, however many rows it has.
     """
 
     trajectories: list[Trajectory]
@@ -147,10 +147,7 @@ def _filled(attention_mask: Tensor) -> slice:
 
 
 def mini_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[int]]:
-    """Return the trajectories of each optimizer step.
-
-    Each epoch is a fresh permutation cut into ``steps`` parts whose sizes differ by one at most.
-    """
+    """Return the trajectories of each step: each epoch is a fresh permutation, cut into ``steps`` parts."""
     rng = np.random.default_rng(seed)
     parts = []
     for _ in range(epochs):
@@ -163,8 +160,8 @@ def micro_batches(sizes: Sequence[Size], chosen: Sequence[int], budget: int) -> 
     """Cut chosen trajectories into parts of similar sizes whose padded rows have at most ``budget`` tokens.
 
     Prompts, and what follows them, are padded to the part's longest. A trajectory larger than the budget is a
-    separate part, and the rows of a trajectory stay together. The largest parts come first, so that if memory
-    runs out, it does so at once.
+    part of its own, and its rows stay together. The largest parts come first: if memory runs out, it does at
+    once.
     """
     parts: list[list[int]] = []
     before = after = rows = 0
@@ -183,8 +180,7 @@ def shared_micro_batches(
 ) -> list[list[int]]:
     """Cut trajectories as `micro_batches` does, but so that no process waits if that can be helped.
 
-    The processes take as many rounds as for the parts of the whole budget, and the parts are the smallest
-    that allow it.
+    The parts are the smallest for as many rounds of the processes as parts of the whole budget take.
     """
     parts = micro_batches(sizes, chosen, budget)
     most = -(-len(parts) // processes) * processes

@@ -75,8 +75,8 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """Turn the rewards of scored trajectories into advantages.
 
-    The reference's log-probabilities, (B, T), are None if no divergence is applied. ``is_scored`` says
-    whether the scores come from a pass of the trainer, so that the engine's can be compared.
+    The reference's log-probabilities, (B, T), are None if no divergence is applied. ``is_scored``: the scores
+    come from a pass of the trainer, so that the engine's can be compared.
     """
     mask, logprobs = batch.mask, scores.logprobs
     estimate = _estimate(config, batch, scores, reference_logprobs)

@@ -50,11 +50,9 @@ Part = Literal["all", "policy", "critic", "initial"]
 class ActorCritic(nn.Module):
     """Policy and critic in one module, which FSDP can split.
 
-    Args:
-        policy: A causal language model. If it has adapters, a separate critic is a second adapter of it.
-        critic: "separate", "shared" or None.
-        temperature: That of the rollouts.
-        float32_head: Whether logits are computed in float32 also under autocast.
+    The policy is a causal language model; if it has adapters, a "separate" critic is a second adapter of it.
+    Other critics are "shared" and None. The temperature is that of the rollouts; with ``float32_head`` logits
+    are computed in float32 also under autocast.
     """
 
     def __init__(
@@ -81,14 +79,10 @@ class ActorCritic(nn.Module):
         return ("policy", "critic") if self._apart else ("all",)
 
     def forward(self, ids: Tensor, real: Tensor, mask: Tensor, start: int, part: Part = "all") -> Scores:
-        """Score rows of tokens.
+        """Score rows of tokens; the scores of all but the chosen part are 0.
 
-        Args:
-            ids: (B, T) token ids.
-            real: (B, T) bool, False for padding.
-            mask: (B, T) bool, action tokens.
-            start: Column at which the first prompts end; the prompt of a group is processed once.
-            part: The part to score; the scores of all others are 0.
+        Ids, ``real`` (bool, False for padding) and ``mask`` (bool, action tokens) are (B, T). The first
+        prompts end at the column ``start``; the prompt of a group is processed once.
         """
         logprobs = entropies = values = torch.zeros(ids.shape, device=ids.device)
         states = None
@@ -154,11 +148,7 @@ def score_trajectories(
     device: torch.device,
     part: Part = "all",
 ) -> Scores:
-    """Return the scores of some trajectories of a batch.
-
-    Returns:
-        Scores of (n, the columns that the trajectories fill).
-    """
+    """Return the scores of n trajectories of a batch: (n, the columns that they fill)."""
     read = batch.passed(trajectories, device)
     scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start, part)
     # From rows to trajectories, which have the same action tokens in the same order.
