@@ -115,19 +115,7 @@ def _has(policy: object, number: str, *methods: str) -> bool:
 
 
 __all__ = [
-    "CONTROLS",
-    "SHOP_RULES",
-    "VLLM",
-    "AsyncPolicy",
-    "BudgetReachedError",
-    "NoopPolicy",
-    "OraclePolicy",
-    "Policy",
-    "RandomPolicy",
-    "Reply",
-    "Request",
-    "Sampling",
-    "UnknownAgentError",
-    "is_policy",
-    "make_policy",
-]
+    "CONTROLS", "SHOP_RULES", "VLLM", "AsyncPolicy", "BudgetReachedError", "NoopPolicy",
+    "OraclePolicy", "Policy", "RandomPolicy", "Reply", "Request", "Sampling", "UnknownAgentError",
+    "is_policy", "make_policy",
+]  # fmt: skip

@@ -218,12 +218,8 @@ class Intervened:
     """A language model whose statements are replaced in the thought, and that writes on from there.
 
     A reply is generated; where a statement differs from what is wanted, the text from there on is replaced by
-    the statement, and the model continues. So it chooses all actions, and knows only what it reads.
-
-    Args:
-        policy: The model.
-        truth: True makes every statement true. False makes the first statement of each reply false.
-        kind: Of the claims: `MOVE` or `PLACE`.
+    the statement, and the model continues. So it chooses all actions, and knows only what it reads. With
+    ``truth`` every statement becomes true, else the first of each reply false; ``kind`` is `MOVE` or `PLACE`.
     """
 
     def __init__(self, policy: LanguageModelPolicy, truth: bool, kind: str = MOVE) -> None:
@@ -258,8 +254,8 @@ class Intervened:
     def _intervene(self, request: Request, reply: Reply, begun: str) -> str | None:
         """Return the corrected beginning of a reply; None if nothing has to change.
 
-        The end of the statement is the model's to write: a full stop would often be another token than
-        its own. Only where it goes on until the statement is not as wanted any more, it gets a full stop.
+        The end of the statement is the model's to write: a full stop would often be another token than its
+        own. Only where it goes on until the statement is not as wanted any more, it gets a full stop.
         """
         env: Any = request.conversation
         for claim in () if reply.overflow else env.claims(reply.text, reply.cut_off):

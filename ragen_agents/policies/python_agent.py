@@ -39,13 +39,9 @@ _CLOSED: Final = cast("Conversation", _Closed())
 
 
 class PythonPolicy:
-    """Asks a function of a request for each reply.
+    """Asks a function of a request for each reply: a text, or a `Reply` to say more.
 
-    Args:
-        name: Its name in tables.
-        function: Returns a text, or a `Reply` to say more. A function that is not async is called for one
-            request after another.
-        concurrency: Most calls under way at once.
+    At most ``concurrency`` calls are under way at once; one that is not async is called after another.
     """
 
     def __init__(self, name: str, function: Function, concurrency: int) -> None:

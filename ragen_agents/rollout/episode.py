@@ -256,10 +256,7 @@ def record_turn(
     names: Sequence[str],
     seconds: float,
 ) -> TurnRecord:
-    """Return the record of a turn.
-
-    ``pictures`` has one beside each user message so far, none if observations are text.
-    """
+    """Return the record of a turn; ``pictures`` has one beside each user message so far, or none."""
     return TurnRecord(
         user=user,
         picture=picture_hash(pictures[-1]) if pictures else None,

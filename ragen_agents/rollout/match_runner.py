@@ -86,8 +86,7 @@ class _SeatState:
 class MatchRunner:
     """A match: the requests that wait for replies, the replies so far, the record at the end.
 
-    A seat whose agent fails, or whose conversation outgrows its model's context, says nothing from
-    then on: it is no success, and the others play on.
+    A seat whose agent fails, or whose conversation outgrows its model's context, says nothing from then on.
     """
 
     def __init__(self, spec: MatchSpec, run_seed: int) -> None:
@@ -111,10 +110,7 @@ class MatchRunner:
         }
 
     def play(self, answers: Mapping[int, Answer]) -> None:
-        """Play a round with the replies of all seats that were asked.
-
-        A game that breaks ends the match of all who are in it as an error.
-        """
+        """Play a round with the replies of all seats; a game that breaks ends it for all as an error."""
         prompts = {number: self.env.seats[number].user for number in answers}
         spoken: dict[int, Reply] = {}
         for number, (reply, _) in answers.items():

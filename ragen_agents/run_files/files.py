@@ -46,8 +46,8 @@ class InUseError(RagenError):
 def exclusive_lock(path: Path, wait: bool = False, what: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file for appending and hold its lock, for which it may wait, until the end of the block.
 
-    The operating system releases the lock when the process ends, however it ends. ``what`` is the folder
-    that it protects; that of the file by default.
+    The system releases the lock when the process ends, however. ``what`` is the folder that it protects; that
+    of the file by default.
 
     Raises:
         InUseError: Another process holds the lock.
@@ -65,10 +65,7 @@ def exclusive_lock(path: Path, wait: bool = False, what: Path | None = None) -> 
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file that is there whole or not at all; text as UTF-8.
-
-    Of several processes that write the same file at once, the last one's content stays.
-    """
+    """Write a file that is there whole or not at all; text as UTF-8. The last of several writers wins."""
     temporary = path.with_suffix(".tmp")
     with opened_alone(temporary) as file:
         file.truncate(0)
@@ -80,10 +77,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def opened_alone(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for appending, once no other process has it open in this way.
-
-    This holds for files that are replaced while they are open, too.
-    """
+    """Open a file for appending, which may be replaced meanwhile, once no other process has it open so."""
     while True:
         with exclusive_lock(path, wait=True) as file:
             if _is_at(path, file):

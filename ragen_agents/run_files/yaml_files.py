@@ -43,12 +43,9 @@ def dump_yaml(data: Any) -> str:
 
 
 def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
-    """Return the data of a YAML text.
+    """Return the data of a YAML text, which errors call ``what``.
 
-    Args:
-        text: The text.
-        what: Name of the text in errors.
-        aliases: Whether aliases are allowed; a few lines of them can stand for gigabytes.
+    Aliases can be refused: a few lines of them can stand for gigabytes.
     """
     if len(text) > MAX_CHARACTERS:
         raise RagenError(f"{what} has more than {MAX_CHARACTERS} characters")

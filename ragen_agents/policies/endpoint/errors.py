@@ -73,9 +73,9 @@ class UnknownModelError(EndpointError):
 
 
 def message_of(answer: APIStatusError) -> str:
-    """Return the message of an answer that is not a success; the client reads only ``message``.
+    """Return the message of an answer that is not a success.
 
-    Other servers put it into ``detail`` (FastAPI), or as the text itself (text-generation-inference, xAI).
+    The client reads ``message``; other servers use ``detail`` (FastAPI), or the text itself (TGI, xAI).
     """
     body = answer.body
     if isinstance(body, dict):
@@ -88,11 +88,7 @@ def message_of(answer: APIStatusError) -> str:
 def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Exception:
     """Return the error that an answer without success means.
 
-    Args:
-        answer: The answer.
-        message: What it says, in one line that may be shown; empty if it says nothing.
-        model: Who was asked.
-        moved: Where it redirects to, in text that may be shown; empty if it does not say.
+    Its message, and the place that it redirects to, are texts that may be shown, or empty if it says none.
     """
     status, code = answer.status_code, f"{answer.code} {answer.type}"
     report = f"HTTP {status}{': ' if message else ''}{message}"

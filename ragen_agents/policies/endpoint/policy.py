@@ -44,8 +44,8 @@ _CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": Fal
 class Gate:
     """A semaphore that adapts; requests are sent inside ``async with``.
 
-    The rule is that of TCP (Chiu and Jain 1989): multiplicative decrease, once for all requests that
-    were in flight together, and additive increase.
+    The rule is that of TCP (Chiu and Jain 1989): multiplicative decrease, once for all requests that were in
+    flight together, and additive increase.
     """
 
     def __init__(self, most: int) -> None:
@@ -75,11 +75,9 @@ class Gate:
             self._changed.notify(2)  # the place that is free, and one that may have been added
 
     def slow_down(self, sent: float, wait: float | None) -> None:
-        """Send less, and for so many seconds nothing.
+        """Send less, and for the seconds that the server asks for, if it does, nothing.
 
-        Args:
-            sent: When the request that was turned down was sent, as `time.monotonic` tells it.
-            wait: Seconds that the server asks for, or None.
+        ``sent`` is when the request that was turned down was sent, as `time.monotonic` tells it.
         """
         if sent > self._slowed:
             self.limit = max(1.0, self.limit / 2)
