@@ -22,8 +22,7 @@ PROBE_LENGTH: Final = 64
 TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest mean difference of log-probabilities, in nats, by the engine's arithmetic. Rounding makes about
 1e-6 in float32, and up to 0.14 in bfloat16; weights under wrong names make several nats."""
-_CHUNK: Final = 1 << 22
-"""Elements hashed at the same time."""
+_CHUNK: Final = 1 << 22  # elements hashed at the same time
 _FIRST: Final = -0x61C8864680B583EB
 _SECOND: Final = -0x40A7B892E31B1A47
 """Odd multipliers of a mixer of 64 bits, as signed numbers (SplitMix64, doi:10.1145/2660193.2660195)."""
@@ -33,8 +32,7 @@ Sums = dict[str, int]
 """A number of 64 bits for each place: a layer, or a weight outside of all layers."""
 _EMPTY: Final = hashlib.sha256().hexdigest()
 """Hash of a weight that a server on a CPU keeps in a packed copy only."""
-_VOCABULARY_BLOCK: Final = 64
-"""Rows to a multiple of which vLLM pads embeddings."""
+_VOCABULARY_BLOCK: Final = 64  # rows to a multiple of which vLLM pads embeddings
 Digests = dict[str, str]
 
 
@@ -70,10 +68,7 @@ def _cast(weight: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def _merged(layer: Any, weight: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return the weight of a layer with what its active adapters add to it, rounded once.
-
-    The sum is computed in float32: a base in bfloat16 would swallow small updates.
-    """
+    """Return a layer's weight plus its active adapters, summed in float32 and rounded once."""
     if layer.merged:
         return _cast(weight, dtype)
     total = weight.detach().float()
@@ -107,10 +102,8 @@ def check_scores(expected: Sequence[float], scored: Sequence[float], precision: 
     """Compare an engine's log-probabilities of the probe with those of the model that was sent.
 
     This sees weights under wrong names and a model that computes something else. One small update is lost in
-    rounding; sums and hashes of the weights see that. Returns the mean absolute difference, in nats.
-
-    Raises:
-        EngineError: It is too large, so the engine does not have these weights.
+    rounding; sums and hashes of the weights see that. Returns the mean absolute difference, in nats; an
+    `EngineError` says that it is too large.
     """
     gap = float((torch.tensor(expected) - torch.tensor(scored)).abs().mean())
     if not gap <= TOLERANCE[precision]:
@@ -155,13 +148,10 @@ def noted(weights: Iterable[tuple[str, Tensor]], sums: Sums) -> Iterator[tuple[s
 
 
 def check_sums(sent: Mapping[str, int], held: Mapping[str, int], label: str) -> None:
-    """Check that an engine holds the weights that were sent.
+    """Raise `EngineError` unless an engine holds the weights that were sent.
 
     A place that only one side has must equal one of the other's: a head tied to the embedding, which one of
     them stores twice.
-
-    Raises:
-        EngineError: It holds others.
     """
     wrong = [place for place in sent.keys() & held.keys() if sent[place] != held[place]]
     for ours, theirs in ((sent, held), (held, sent)):

@@ -20,8 +20,7 @@ READ_TOGETHER: Final = {True: 1024, False: 8192}
 """Tokens that are read together, padding included: on a processor, and on a GPU."""
 _STEPS_BETWEEN_CHECKS: Final = {True: 1, False: 8}
 """Steps after which the open rows are counted, as above; a GPU stops working meanwhile."""
-_LEFT: Final = 7 / 8
-"""Share of open rows at which those that have ended leave."""
+_LEFT: Final = 7 / 8  # share of open rows at which those that have ended leave
 
 
 class Batch:
@@ -141,7 +140,7 @@ class Decoder:
     def reads_in_parts(self) -> bool:
         """Whether a prompt can be read in parts, with padding between them on shorter rows.
 
-        Windows of attention are counted in slots, of which padding takes some.
+        Windows of attention are counted in slots, so there padding would take the place of tokens.
         """
         return not has_windows(self.model.config.get_text_config())
 

@@ -15,8 +15,7 @@ from ragen_agents.engines.cpu.decoding import Decoder, fresh_tokens
 from ragen_agents.engines.cpu.key_values import KeyValues
 from ragen_agents.engines.cpu.sampling import Sample
 
-_SPARE: Final = 64
-"""Tokens of a reply for which there is room before buffers grow."""
+_SPARE: Final = 64  # tokens of a reply for which there is room before buffers grow
 
 
 class TransformersEngine:
@@ -59,14 +58,11 @@ class TransformersEngine:
                 self._precision, ends_with_stop=self._ends_with_stop,
             ),
         )  # fmt: skip
-        prompts, seeds = [request.ids for request in requests], [r.seed for r in requests]
-        samples = self._prefix_cache.sample(decoder, prompts, seeds)
+        samples = self._prefix_cache.sample(decoder, [r.ids for r in requests], [r.seed for r in requests])
         self._model.train(training)
         return [
-            Completion(
-                request.key, sample.ids, sample.logprobs, sample.finish, self.version, sample.entropies
-            )
-            for request, sample in zip(requests, samples, strict=True)
+            Completion(request.key, ids, logprobs, finish, self.version, entropies)
+            for request, (ids, logprobs, entropies, finish) in zip(requests, samples, strict=True)
         ]
 
     def sync(self, model: Any, version: int) -> None:

@@ -12,7 +12,7 @@ rows begin with is kept once, and the queries of all rows meet it in one matrix 
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,8 +22,7 @@ from transformers.cache_utils import Cache
 from ragen_agents.engines.cpu.key_values import GrowingLayer, Parted
 from ragen_agents.engines.weights import TOLERANCE, probe
 
-_KNOWN: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-"""Types of models that are built alike."""
+_KNOWN: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})  # types of models that are built alike
 _STATIC_ROTATIONS: Final = frozenset({"default", "linear", "llama3", "yarn"})
 """Kinds of rotary embeddings that do not depend on the length of the sequence."""
 
@@ -67,22 +66,13 @@ class Known(NamedTuple):
         return nothing.where(seen, float("-inf"))[:, None]
 
 
-class Forward(Protocol):
-    """Passes tokens through a model."""
-
-    def __call__(self, ids: Tensor, positions: Tensor, cache: Cache, known: Known) -> Tensor:
-        """Read tokens, (rows, n), after those in a cache of `GrowingLayer`, which grows.
-
-        Positions, (rows, n), count from 0, and known slots include those of ``ids``. Returns the logits after
-        each row's last token, (rows, vocabulary).
-        """
+Forward = Callable[[Tensor, Tensor, Cache, Known], Tensor]
+"""Reads tokens, (rows, n), at their positions, (rows, n), from 0, after those in a cache of `GrowingLayer`,
+which grows; known slots include theirs. Returns the logits after each row's last one, (rows, vocabulary)."""
 
 
 class ModuleForward:
-    """The model's own forward pass, of any architecture.
-
-    Masks of windows only the model itself can make; it then waits for the device at each step.
-    """
+    """The model's own forward pass, of any architecture; it alone can make the masks of windows."""
 
     def __init__(self, model: Any, windowed: bool) -> None:
         self._model, self._windowed = model, windowed

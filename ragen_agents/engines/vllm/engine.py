@@ -48,17 +48,12 @@ class VllmEngine:
     def poll(self) -> list[Completion]:
         """Sample until some replies are done."""
         while self._asked:
-            done = self._model.step()
-            if done:
+            if done := self._model.step():
                 return [self._completion(name, finished) for name, finished in done.items()]
         return []
 
     def sync(self, model: Any, version: int) -> None:
-        """Load the weights of a model, and check that they arrived.
-
-        Raises:
-            EngineError: They did not.
-        """
+        """Load the weights of a model; an `EngineError` says that they did not arrive."""
         # A rollback brings other weights after the same iteration.
         self._again = self._again + 1 if self._label is not None and version == self.version else 0
         self.version, self._source = version, model

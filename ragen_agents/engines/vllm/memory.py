@@ -19,10 +19,8 @@ BATCHED_TOKENS: Final = 8192
 """Tokens that vLLM computes at most in one step."""
 MARGIN: Final = GIB // 2
 """Bytes left free for what vLLM and PyTorch allocate before vLLM measures."""
-_FIXED: Final = GIB
-"""Bytes for CUDA graphs and workspaces; an estimate, as is all of `_working_bytes`."""
-_USUAL: Final = 4096
-"""Tokens of a conversation where no bound is known."""
+_FIXED: Final = GIB  # bytes for CUDA graphs and workspaces; an estimate, as is all of `_working_bytes`
+_USUAL: Final = 4096  # tokens of a conversation where no bound is known
 _SMALLEST_CACHE: Final = 64 * 2**20
 MORE_MEMORY: Final = (
     "use a smaller model, end other programs on the device, or serve the model on another one and name it "
@@ -86,19 +84,13 @@ def _working_bytes(config: Any, precision: str, sequences: int) -> int:
 
 
 def share_of_device(
-    free: int,
-    total: int,
-    needs: MemoryNeeds,
-    *,
-    cache_gib: float | None = None,
-    utilization: float | None = None,
-    reserved: int = 0,
-    advice: str = MORE_MEMORY,
-) -> MemoryShare:
-    """Divide a device between the trainer and vLLM.
+    free: int, total: int, needs: MemoryNeeds, *, cache_gib: float | None = None,
+    utilization: float | None = None, reserved: int = 0, advice: str = MORE_MEMORY,
+) -> MemoryShare:  # fmt: skip
+    """Divide a device of so many free and total bytes between the trainer and vLLM.
 
-    Sizes are in bytes. ``cache_gib`` and ``utilization``, the share of the device for vLLM, are what the user
-    has set; ``reserved`` is what the trainer will take later and keep while vLLM works.
+    ``cache_gib`` and ``utilization``, vLLM's share of the device, are the user's; ``reserved`` are bytes that
+    the trainer will take later and keep while vLLM works.
     """
     limit = free - MARGIN if utilization is None else int(total * utilization)
     if limit > free:
