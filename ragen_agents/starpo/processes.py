@@ -72,9 +72,8 @@ def collect_on_all(
 def together(work: Callable[[], T], accelerator: Accelerator) -> T:
     """Call a function without collective operations in all processes, and return its result.
 
-    Raises:
-        RagenError: That of any process, in every process.
-        MemoryRanOutError: Memory ran out in any of several processes; raised in every process.
+    The `RagenError` of any, or `MemoryRanOutError` if memory ran out in one of several, is raised in every
+    process.
     """
     if accelerator.num_processes == 1:
         return work()
@@ -101,10 +100,7 @@ def from_all(mine: T, accelerator: Accelerator) -> list[T]:
 
 
 def agree(error: RagenError | MemoryRanOutError | None, accelerator: Accelerator) -> None:
-    """Raise the error of any process in every process, so that none goes on alone.
-
-    If several processes fail in different ways, all raise the same of their errors.
-    """
+    """Raise the error of any process in every process; if several fail, the same of their errors."""
     if accelerator.num_processes > 1:
         kinds = [k for k, kind in enumerate(_KINDS) if isinstance(error, kind)]
         mine = [(kinds[0], str(error))] if kinds else []

@@ -44,14 +44,19 @@ _WAITS: Final = 3600.0
 """Seconds that processes wait for the slowest of them; its rollouts may take so much longer."""
 
 
-def make_accelerator(config: TrainConfig) -> Accelerator:
-    """Return the device and the processes of a run; warn if its arithmetic is slow there."""
+def make_accelerator(config: TrainConfig, own_engine: bool = False) -> Accelerator:
+    """Return the device and the processes of a run, before any model is loaded; warn if it is slow there."""
     # A process may wait for one whose server is being started anew.
     patience = timedelta(seconds=_WAITS + config.server.outage_timeout)
     accelerator = Accelerator(
         cpu=not torch.cuda.is_available(), kwargs_handlers=[InitProcessGroupKwargs(timeout=patience)]
     )
     check_shares(config, accelerator.num_processes)
+    if config.engine == "vllm" and accelerator.num_processes > 1 and not own_engine:
+        raise RagenError(
+            f"engine is vllm, which runs with one process of the trainer, not {accelerator.num_processes}; "
+            "use vllm-server"
+        )
     if config.update.precision == "bfloat16" and accelerator.is_main_process:
         warn_of_slow_bfloat16("update.precision", accelerator.device)
     return accelerator
@@ -133,15 +138,9 @@ def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context
 
 
 def make_engine(
-    config: TrainConfig,
-    learner: Learner,
-    codec: ChatCodec,
-    accelerator: Accelerator,
-    folder: Path,
-    *,
-    context: int,
-    reserved: int,
-) -> Engine:
+    config: TrainConfig, learner: Learner, codec: ChatCodec, accelerator: Accelerator, folder: Path, *,
+    context: int, reserved: int,
+) -> Engine:  # fmt: skip
     """Make the engine that a config names; all processes call this together."""
     max_tokens = config.rollout.max_tokens
     if config.engine == "transformers":
@@ -155,21 +154,12 @@ def make_engine(
     from ragen_agents.engines.vllm.local import LocalSettings, load_local
 
     given = config.vllm
-    evaluated = config.evaluation.episodes if config.evaluation.every else 0
     settings = LocalSettings(
-        context, max(config.episodes, evaluated), given.precision, given.cache_gib,
+        context, config.most_episodes, given.precision, given.cache_gib,
         given.gpu_memory_utilization, reserved, extra=given.extra, advice=_VLLM_MEMORY,
     )  # fmt: skip
     local = load_local(model_source(config.model), settings)
     return VllmEngine(local, codec.stop_token_ids, max_tokens)
-
-
-def check_processes(config: TrainConfig, processes: int) -> None:
-    """Check, before any model is loaded, that the engine of a config can serve so many processes."""
-    if config.engine == "vllm" and processes > 1:
-        raise RagenError(
-            f"engine is vllm, which runs with one process of the trainer, not {processes}; use vllm-server"
-        )
 
 
 def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own: int) -> int:
@@ -196,8 +186,7 @@ def _served(
     config: TrainConfig, model: Any, codec: ChatCodec, processes: RunProcesses, folder: Path,
     context: int,
 ) -> Engine:  # fmt: skip
-    from ragen_agents.engines.vllm.served import ServedEngine
-    from ragen_agents.engines.vllm.server import ServedModel
+    from ragen_agents.engines.vllm.served import ServedEngine, ServedModel
     from ragen_agents.policies.endpoint.settings import check_base_url
 
     server = config.server
@@ -218,9 +207,10 @@ Reason = Callable[[TrainConfig], str | None]
 
 def setting_warnings(config: TrainConfig) -> Iterator[str]:
     """Yield a line for each setting that is ignored, or that is only half of a method."""
+    default = TrainConfig()
     for name, reason in IGNORED.items():
         value = attrgetter(name)(config)
-        if value != attrgetter(name)(TrainConfig()) and (cause := reason(config)) is not None:
+        if value != attrgetter(name)(default) and (cause := reason(config)) is not None:
             shown = value if isinstance(value, str) else json.dumps(value)
             yield f"{name}={shown} has no effect with {cause}"
     for field, part in parts_of(config).items():

@@ -46,7 +46,6 @@ from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir,
 from ragen_agents.starpo.run.run_state import RunState
 from ragen_agents.starpo.setup import (
     check_fits,
-    check_processes,
     engine_context,
     env_factory,
     frozen_reference,
@@ -119,9 +118,7 @@ class Trainer:
         self.run_dir = default if run_dir is None else Path(run_dir)
         self.callbacks = tuple(callbacks)
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
-        self.accelerator = make_accelerator(config)
-        if engine is None:
-            check_processes(config, self.accelerator.num_processes)
+        self.accelerator = make_accelerator(config, engine is not None)
         self._make_env = env_factory(config, env)
         self.config = config = fitted_to_device(
             config, self._make_env, self.accelerator, own_engine=engine is not None
@@ -137,8 +134,7 @@ class Trainer:
                 only_writes=engine is None and config.engine == "vllm-server",
             )  # fmt: skip
         self.codec = ChatCodec(self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer))
-        self._own_context = own_context(policy.config)
-        self._context = self._own_context
+        self._context = self._own_context = own_context(policy.config)
         if engine is None:
             self._context = engine_context(config, self._make_env, self.codec, self._own_context)
         check_fits(config, self._make_env, self.codec, self._context)
@@ -215,10 +211,7 @@ class Trainer:
         return TrainBatch.of(chosen, self.codec.pad) if chosen else None
 
     def _out_of_memory(self, journal: Journal, all_know: bool) -> str:
-        """Save what can be saved after memory ran out, and return the message.
-
-        Processes that do not know of it would not come to a checkpoint that all write together.
-        """
+        """Save what all processes can save together after memory ran out, and return the message."""
         phase = self._phases.running
         self.learner.forget_gradients()
         torch.cuda.empty_cache()

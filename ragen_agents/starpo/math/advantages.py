@@ -8,6 +8,7 @@ each, (B,) int64, and return (B,); a group of one and a group of equal returns h
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -186,12 +187,7 @@ def place_rewards(turn_rewards: list[list[float]], turn_ids: Tensor) -> Tensor:
 
 def step_returns(rewards: Sequence[float], gamma: float) -> list[float]:
     """Return the sum of an episode's rewards from each turn on, discounted by ``gamma`` per turn."""
-    returns: list[float] = []
-    ahead = 0.0
-    for reward in reversed(rewards):
-        ahead = reward + gamma * ahead
-        returns.append(ahead)
-    return returns[::-1]
+    return list(accumulate(reversed(rewards), lambda ahead, reward: reward + gamma * ahead))[::-1]
 
 
 def step_advantages(

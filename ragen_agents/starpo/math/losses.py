@@ -109,10 +109,7 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, kind: KlEstimator) -> Tenso
 
 
 def importance_weights(old_logprobs: Tensor, rollout_logprobs: Tensor, cap: float) -> Tensor:
-    """Return truncated importance weights min(pi_trainer / pi_engine, cap) per token, without gradient.
-
-    They correct for an engine whose arithmetic, or whose weights, differ from the trainer's.
-    """
+    """Return truncated importance weights min(pi_trainer / pi_engine, cap) per token, without gradient."""
     return torch.exp((old_logprobs - rollout_logprobs).clamp(-20.0, 20.0)).clamp(max=cap).detach()
 
 

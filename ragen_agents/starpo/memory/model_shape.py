@@ -102,11 +102,7 @@ class UnknownShapeError(RagenError):
 
 
 def shape_of(config: Any) -> ModelShape:
-    """Return the sizes of the model that a transformers config describes.
-
-    Raises:
-        UnknownShapeError: It is no decoder of attention and gated feed-forward layers.
-    """
+    """Return the sizes of a model by its transformers config; `UnknownShapeError` if it is another kind."""
     text = config.get_text_config()
     try:
         with torch.device("meta"):

@@ -63,13 +63,12 @@ class Sizes:
         tokenizer = _own_tokenizer(config.model, download) if model is None else None
         self.has_tokenizer = tokenizer is not None
         """Whether lengths are those of the model's tokenizer, and not of the starter's."""
-        self._codec = (
-            ChatCodec(AutoTokenizer.from_pretrained(STARTER))
-            if tokenizer is None
-            else ChatCodec(
-                tokenizer, saved_stops(model_source(config.model), self._model, tokenizer, download)
-            )
-        )
+        stops: frozenset[int] = frozenset()
+        if tokenizer is None:
+            tokenizer = AutoTokenizer.from_pretrained(STARTER)
+        else:
+            stops = saved_stops(model_source(config.model), self._model, tokenizer, download)
+        self._codec = ChatCodec(tokenizer, stops)
         self._make_env = make_env
         self.conversations = cache(self._conversations)
         """Lengths of conversations, by the most tokens of a reply."""
@@ -94,9 +93,8 @@ class Sizes:
         precision = config.vllm.precision
         if precision == "auto":
             precision = "bfloat16" if is_cuda else "float32"
-        evaluated = config.evaluation.episodes if config.evaluation.every else 0
         context = min(self.shape.context, config.vllm.max_model_len or longest)
-        return self._needs(precision, context, max(config.episodes, evaluated))
+        return self._needs(precision, context, config.most_episodes)
 
     def _conversations(self, max_tokens: int) -> Conversations:
         env, codec = self._make_env(), self._codec

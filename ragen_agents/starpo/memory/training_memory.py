@@ -33,8 +33,7 @@ FLOAT32: Final = 4
 """Bytes of a number."""
 _LOGIT_COPIES = 3
 """Tensors as large as the logits that are alive at once in the backward pass of the output head."""
-_SCORE_COPIES = 3
-"""Such tensors in a pass from which nothing is learned."""
+_SCORE_COPIES = 3  # such tensors in a pass from which nothing is learned
 
 
 @dataclass(frozen=True)
@@ -103,9 +102,8 @@ class PassSize:
     prompts: int
     """Different prompts; rows with equal ones share the pass over it."""
     before: int
-    """Tokens of a prompt."""
     after: int
-    """Tokens that follow it on a row."""
+    """Tokens of a prompt, and those that follow it on a row."""
 
     @property
     def tokens(self) -> int:
@@ -159,15 +157,9 @@ class Arithmetic:
 
 
 def plan_memory(
-    config: TrainConfig,
-    shape: ModelShape,
-    conversations: Conversations,
-    device: Device,
-    *,
-    devices: int = 1,
-    vllm: MemoryNeeds | None = None,
-    own_engine: bool = False,
-) -> MemoryPlan:
+    config: TrainConfig, shape: ModelShape, conversations: Conversations, device: Device, *,
+    devices: int = 1, vllm: MemoryNeeds | None = None, own_engine: bool = False,
+) -> MemoryPlan:  # fmt: skip
     """Return the memory of a run on each device."""
     # A policy that is split is whole in each process that generates; servers have copies of their own.
     has_copy = own_engine or config.engine != "vllm-server"
@@ -262,8 +254,7 @@ def _rollout(
     """Return the most and the least bytes of generating."""
     parts = dict(held)
     if config.engine == "transformers":
-        evaluated = config.evaluation.episodes if config.evaluation.every else 0
-        rows = -(-max(config.episodes, evaluated) // devices)
+        rows = -(-config.most_episodes // devices)
         arithmetic = arithmetic_of(config, shape, device, devices)
         token = 2 * shape.layers * shape.key_width * arithmetic.product
         read = min(rows * conversations.prompt, READ_TOGETHER[not device.is_cuda])

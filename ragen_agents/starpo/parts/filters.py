@@ -20,11 +20,9 @@ from numpy.typing import NDArray
 from ragen_agents.starpo.parts.registry import Part, Registry
 from ragen_envs.errors import RagenError
 
-_SAME = 1e-8
-"""Standard deviations below this are those of equal returns."""
+_SAME = 1e-8  # standard deviations below this are those of equal returns
 
 _ROUNDING = 1e-9
-
 Returns = Sequence[NDArray[np.float64]]
 """The returns of the members of each group; groups may differ in size."""
 

@@ -37,9 +37,7 @@ class Registry(Generic[PartT]):
         self._parts: dict[str, PartT] = {}
 
     def register(self, part: PartT) -> PartT:
-        """Add a part, so that settings can name it, and return it.
-
-        It replaces an earlier one of a user's with the same name.
+        """Add a part, so that settings can name it, and return it; it replaces an earlier one of a user's.
 
         Raises:
             RagenError: A part of the project has the name.
@@ -62,11 +60,7 @@ class Registry(Generic[PartT]):
         return tuple(self._parts)
 
     def check(self, name: str) -> str:
-        """Return a name that is registered.
-
-        Raises:
-            ValueError: It is unknown; the message lists the known ones.
-        """
+        """Return a name that is registered; a `ValueError` for any other lists the known ones."""
         if name not in self._parts:
             raise ValueError(
                 f"{self.field} is {name!r}, but must be one of {', '.join(self._parts)}; "

@@ -15,9 +15,8 @@ the divergence know nothing of returns.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -39,8 +38,7 @@ RANKS = (1, 2, 4, 8)
 """The k of retrieval@k."""
 
 
-@dataclass(frozen=True)
-class _Reply:
+class _Reply(NamedTuple):
     prompt: tuple[int, ...]
     ids: list[int]
 

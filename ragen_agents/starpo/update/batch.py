@@ -1,5 +1,6 @@
 """Trajectories as tensors, and how they are cut into mini-batches and micro-batches."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,12 +13,10 @@ from ragen_agents.rollout.trajectory import CONTEXT, Row, Trajectory
 
 
 class Size(NamedTuple):
-    """Size of the passes over a trajectory."""
+    """Size of the passes over a trajectory: most tokens of its rows before and after the end of a prompt."""
 
     before: int
-    """Tokens of the longest prompt of its rows."""
     after: int
-    """Most tokens after the prompt of a row."""
     rows: int = 1
 
     @property
@@ -182,14 +181,9 @@ def shared_micro_batches(
 
     The parts are the smallest for as many rounds of the processes as parts of the whole budget take.
     """
-    parts = micro_batches(sizes, chosen, budget)
-    most = -(-len(parts) // processes) * processes
-    low, high = 1, budget
-    while low < high:
-        middle = (low + high) // 2
-        tried = micro_batches(sizes, chosen, middle)
-        if len(tried) > most:
-            low = middle + 1
-        else:
-            parts, high = tried, middle
-    return parts
+    most = -(-len(micro_batches(sizes, chosen, budget)) // processes) * processes
+    budgets = range(1, budget + 1)
+    place = bisect_left(
+        budgets, True, hi=budget - 1, key=lambda each: len(micro_batches(sizes, chosen, each)) <= most
+    )
+    return micro_batches(sizes, chosen, budgets[place])

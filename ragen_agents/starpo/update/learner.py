@@ -110,10 +110,7 @@ class Learner:
         elif self.config.charges_divergence:
             reference = self._score_all(self.models, batch, "initial").logprobs
         scores = self._rollout_scores(batch) if trust_rollout else None
-        return prepare(
-            self.config, batch, scores or self.score(batch), reference,
-            is_scored=scores is None,
-        )  # fmt: skip
+        return prepare(self.config, batch, scores or self.score(batch), reference, is_scored=scores is None)
 
     def _rollout_scores(self, batch: TrainBatch) -> Scores | None:
         """Return scores with what the engine said of the policy, or None where it did not say all."""
@@ -262,13 +259,8 @@ class Learner:
         the prompts, a graph of its own, would end before the gradient of what follows has come through the
         cast, and FSDP would reduce the gradients without it.
         """
-        in_bfloat16 = self.config.update.precision == "bfloat16"
-        return torch.autocast(
-            self.accelerator.device.type,
-            torch.bfloat16,
-            enabled=in_bfloat16,
-            cache_enabled=self._copy is None,
-        )
+        device, rounds = self.accelerator.device.type, self.config.update.precision == "bfloat16"
+        return torch.autocast(device, torch.bfloat16, enabled=rounds, cache_enabled=self._copy is None)
 
     def _scored(self, prepared: Prepared, rows: list[int], part: Part) -> tuple[Scores, LossInput]:
         device, batch = self.accelerator.device, prepared.batch
@@ -341,9 +333,7 @@ class Learner:
                 scores = score_trajectories(models, batch, rows, device, part)
             if weight == 0:
                 continue
-            for target, value in zip(
-                columns, (scores.logprobs, scores.entropies, scores.values), strict=True
-            ):
+            for target, value in zip(columns, vars(scores).values(), strict=True):
                 target[rows, batch.columns(rows)] = value
         return columns
 

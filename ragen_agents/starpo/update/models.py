@@ -142,27 +142,19 @@ class ActorCritic(nn.Module):
 
 
 def score_trajectories(
-    models: nn.Module,
-    batch: TrainBatch,
-    trajectories: Sequence[int],
-    device: torch.device,
+    models: nn.Module, batch: TrainBatch, trajectories: Sequence[int], device: torch.device,
     part: Part = "all",
-) -> Scores:
+) -> Scores:  # fmt: skip
     """Return the scores of n trajectories of a batch: (n, the columns that they fill)."""
     read = batch.passed(trajectories, device)
     scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start, part)
     # From rows to trajectories, which have the same action tokens in the same order.
     mask = batch.mask[list(trajectories), batch.columns(trajectories)].to(device)
-    parts = (scores.logprobs, scores.entropies, scores.values)
-    return Scores(*(_placed(mask, part[read.mask]) for part in parts))
+    return Scores(*(_placed(mask, part[read.mask]) for part in vars(scores).values()))
 
 
 def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
-    """Return the model, with adapters if asked for, and its tokenizer.
-
-    It is in float32. If only adapters are trained and ``update.precision`` is bfloat16, all other weights
-    are in bfloat16.
-    """
+    """Return the model, in float32 or below adapters in ``update.precision``, and its tokenizer."""
     precision = "float32" if config.lora is None else config.update.precision
     model, tokenizer = load_model(config.model, getattr(torch, precision))
     model.to(device)

@@ -32,10 +32,7 @@ def states_before(trunk: Any, ids: Tensor, real: Tensor, chosen: Tensor, start: 
 
 
 def hidden_states(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
-    """Return the last hidden states of rows, (B, T, d), as `states_before` does.
-
-    Rows whose first ``start`` columns are equal share one pass over them.
-    """
+    """Return hidden states, (B, T, d), as `states_before` does; rows share the pass of equal prompts."""
     prompts, copies = ids[:, :start].unique(dim=0, return_inverse=True)
     first = torch.empty(len(prompts), dtype=torch.int64, device=ids.device)
     first[copies] = torch.arange(len(ids), device=ids.device)
