@@ -56,23 +56,15 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
             "prefix a model with vllm: to run it in vLLM"
         )
     try:
-        if agent != model:
-            from ragen_agents.policies.language_models import VllmPolicy
+        from ragen_agents.policies.language_models import TransformersPolicy, VllmPolicy
 
-            return VllmPolicy(source, sampling, agent)
-        from ragen_agents.policies.language_models import TransformersPolicy
-
-        return TransformersPolicy(source, sampling, agent)
+        return (TransformersPolicy if agent == model else VllmPolicy)(source, sampling, agent)
     except ImportError as error:
         raise RagenError(f"agent '{agent}' needs {error.name}; {install_hint('models')}") from error
 
 
 def _added(agent: str) -> EntryPoint | None:
-    """Return the entry point that adds an agent, or None if no installed package does.
-
-    Raises:
-        RagenError: Another agent has the same name.
-    """
+    """Return the entry point that adds an agent, if any; a `RagenError` if another agent has the name."""
     points = {p.value: p for p in entry_points(group=POLICIES_GROUP, name=agent)}
     owners = sorted(points)
     if agent in CONTROLS or agent in SHOP_RULES:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 from transformers import AutoConfig, AutoTokenizer, StopStringCriteria
@@ -32,10 +32,7 @@ _LOG: Final = logging.getLogger("ragen.policies")
 
 
 class LanguageModelPolicy:
-    """A causal language model with a chat template.
-
-    Where the memory is not enough for ``batch_size`` conversations together, the number is halved.
-    """
+    """A causal language model with a chat template; halves ``batch_size`` where the memory is not enough."""
 
     # Made by each kind of model, which knows what ends its turns.
     _template: ChatTemplate
@@ -151,7 +148,9 @@ class TransformersPolicy(LanguageModelPolicy):
             device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             if dtype == "auto":
-                dtype = _cpu_dtype(source) if device == "cpu" else "bfloat16"
+                saved = AutoConfig.from_pretrained(source, trust_remote_code=False).dtype
+                fast = device != "cpu" or (saved == torch.bfloat16 and has_bfloat16())
+                dtype = "bfloat16" if fast else "float32"
             model = load_weights(source, dtype)
             model.eval().to(device)
         except Exception as error:  # of files that may come from strangers
@@ -160,28 +159,21 @@ class TransformersPolicy(LanguageModelPolicy):
         stops = stop_token_ids(model.generation_config, self._tokenizer)
         self._template = ChatTemplate(self._tokenizer, stops)
         pad = self._tokenizer.pad_token_id or 0
-        criteria: Any = None
+        ends_with_stop = None
         if sampling.stop:
-            criteria = cast(Any, StopStringCriteria(self._tokenizer, list(sampling.stop)))
+            criteria: Any = StopStringCriteria(self._tokenizer, list(sampling.stop))
+            ends_with_stop = partial(criteria, scores=None)
         self._engine = TransformersEngine(
-            model, stops, pad, sampling.max_tokens,
-            ends_with_stop=None if criteria is None else partial(criteria, scores=None),
-        )  # fmt: skip
-
-
-def _cpu_dtype(source: str | Path) -> str:
-    """Return the type in which a model runs on this processor."""
-    saved = AutoConfig.from_pretrained(source, trust_remote_code=False).dtype
-    return "bfloat16" if saved == torch.bfloat16 and has_bfloat16() else "float32"
+            model, stops, pad, sampling.max_tokens, ends_with_stop=ends_with_stop
+        )
 
 
 class VllmPolicy(LanguageModelPolicy):
     """Generation by vLLM, in this process, from a local or hub model with a chat template.
 
+    Source, sampling and name are those of `TransformersPolicy`.
+
     Args:
-        source: Folder of a saved model, or a hub id.
-        sampling: Temperature and most tokens of a reply.
-        name: Its name in tables; the folder's name by default.
         batch_size: Conversations generated together.
         precision: "float32", "bfloat16", or "auto": float32 on the CPU, else bfloat16.
         cache_gib: Memory for keys and values, in GiB; None for as much as the conversations need and is free.

@@ -249,13 +249,9 @@ class MatchRecord(RecordModel):
 
 
 def record_turn(
-    user: str,
-    pictures: Sequence[Picture],
-    reply: Reply,
-    result: TurnResult,
-    names: Sequence[str],
+    user: str, pictures: Sequence[Picture], reply: Reply, result: TurnResult, names: Sequence[str],
     seconds: float,
-) -> TurnRecord:
+) -> TurnRecord:  # fmt: skip
     """Return the record of a turn; ``pictures`` has one beside each user message so far, or none."""
     return TurnRecord(
         user=user,

@@ -15,8 +15,7 @@ from typing import BinaryIO, Final, Self
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.locks")
-_WRITING: Final = ".writing"
-"""End of the name of a folder that is not complete yet."""
+_WRITING: Final = ".writing"  # end of the name of a folder that is not complete yet
 
 
 def read_text(path: Path) -> str:
@@ -46,12 +45,8 @@ class InUseError(RagenError):
 def exclusive_lock(path: Path, wait: bool = False, what: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file for appending and hold its lock, for which it may wait, until the end of the block.
 
-    The system releases the lock when the process ends, however. ``what`` is the folder that it protects; that
-    of the file by default.
-
-    Raises:
-        InUseError: Another process holds the lock.
-        OSError: The file cannot be opened.
+    The system releases the lock when the process ends, however. An `InUseError` says that another one holds
+    it; it protects the folder ``what``, by default that of the file.
     """
     with path.open("ab") as file:
         try:
@@ -98,10 +93,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that takes the place of another one, if any, when it is complete and on the disk.
 
     What a killed process leaves beside it is put back or removed by the next one, or by `remove_unfinished`.
-
-    Raises:
-        InUseError: Another process is writing the same folder.
-        OSError: It cannot be written.
+    An `InUseError` says that another process is writing the same folder, an `OSError` that it cannot be
+    written.
     """
     place = folder.absolute()
     work = place.with_name(f".{place.name}{_WRITING}")

@@ -34,8 +34,7 @@ FIRST_DELAY: Final = 0.5
 """Seconds before the first retry; doubled for each further one."""
 LONGEST_DELAY: Final = 60.0
 _PROBE_RETRIES: Final = 2
-_SEEDS: Final = 1 << 31
-"""Seeds of more than 31 bits are not taken by every server."""
+_SEEDS: Final = 1 << 31  # seeds of more than 31 bits are not taken by every server
 _CHARACTERS_PER_TOKEN: Final = 4
 _CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": False}
 """Fields by which vLLM and SGLang continue the last message; others do so by themselves."""
@@ -100,14 +99,9 @@ class EndpointPolicy:
     """
 
     def __init__(
-        self,
-        name: str,
-        model: str,
-        sampling: Sampling,
-        settings: EndpointSettings,
-        key: Key,
+        self, name: str, model: str, sampling: Sampling, settings: EndpointSettings, key: Key,
         connection: Connection,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if key.is_in(f"{name} {settings.model_dump_json()}"):
             raise RagenError("the key is part of the settings, which are recorded; leave it out")
         self.name = name
