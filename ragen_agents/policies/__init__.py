@@ -81,6 +81,8 @@ def _added_policy(point: EntryPoint, sampling: Sampling) -> Policy:
     what = f"agent '{point.name}' ({point.value})"
     try:
         policy: Any = point.load()(sampling)
+        if is_policy(policy):
+            policy.name = point.name
     except (Exception, SystemExit) as error:
         raise RagenError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
     if not is_policy(policy):
@@ -88,7 +90,6 @@ def _added_policy(point: EntryPoint, sampling: Sampling) -> Policy:
             f"{what} made {policy!r:.80}, but must make a policy: with batch_size and act(requests), or "
             "with concurrency, async reply(request) and async close()"
         )
-    policy.name = point.name
     return cast("Policy", policy)
 
 
