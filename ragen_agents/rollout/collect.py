@@ -205,7 +205,11 @@ def _check(completions: Sequence[Completion], waiting: set[int]) -> None:
 def _checked_parts(parts: Mapping[str, float]) -> dict[str, float]:
     """Return the parts of a reward, perhaps the user's, or raise `RagenError` if one is not finite."""
     for name, value in parts.items():
-        if not math.isfinite(value):
+        try:
+            is_finite = math.isfinite(value)
+        except TypeError:
+            is_finite = False
+        if not is_finite:
             raise RagenError(
                 f"the reward returned {value!r:.80} for '{name}', but must return finite numbers"
             )

@@ -96,7 +96,7 @@ def test_a_filter_is_not_asked_where_the_game_failed_in_all_groups():
     assert apply_filter([], "last", 0.5, 0) == []
 
 
-@pytest.mark.parametrize("kept", [[0, 0], [2], [-1]])
+@pytest.mark.parametrize("kept", [[0, 0], [2], [-1], [0.5], None])
 def test_a_filter_that_keeps_what_is_not_there_is_refused(kept):
     register_filter(GroupFilter("wrong", lambda batch: kept, "for the test"))
     with pytest.raises(RagenError, match=r"filter\.kind=wrong returned"):

@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,10 +73,15 @@ def apply_filter(
         return []
     chosen = FILTERS[kind]
     batch = FilterInput(returns, ratio, seed, {**chosen.params, **(params or {})})
-    kept = sorted(map(operator.index, chosen.function(batch)))
-    if len(set(kept)) < len(kept) or any(not 0 <= i < len(returns) for i in kept):
+    given: Any = chosen.function(batch)
+    try:
+        kept = sorted(map(operator.index, given))
+    except TypeError:
+        kept = None
+    if kept is None or len(set(kept)) < len(kept) or any(not 0 <= i < len(returns) for i in kept):
         raise RagenError(
-            f"filter.kind={kind} returned {kept}, but must return different indices below {len(returns)}"
+            f"filter.kind={kind} returned {given!r:.80}, but must return different indices below "
+            f"{len(returns)}"
         )
     return kept
 
