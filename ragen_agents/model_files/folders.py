@@ -166,7 +166,7 @@ def cached_models() -> Iterator[tuple[str, Path]]:
 
 
 def make_cached(folder: Path, make: Callable[[Path], Path]) -> Path:
-    """Return a folder of the cache; one process at a time makes those not there, whole or not at all."""
+    """Return a folder of the cache; if it is missing, one process makes it, whole or not at all."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)

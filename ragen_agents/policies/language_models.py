@@ -134,14 +134,9 @@ class TransformersPolicy(LanguageModelPolicy):
     """
 
     def __init__(
-        self,
-        source: str | Path,
-        sampling: Sampling,
-        name: str | None = None,
-        batch_size: int = 128,
-        device: str = "auto",
-        dtype: str = "auto",
-    ) -> None:
+        self, source: str | Path, sampling: Sampling, name: str | None = None, batch_size: int = 128,
+        device: str = "auto", dtype: str = "auto",
+    ) -> None:  # fmt: skip
         super().__init__(source, sampling, name, batch_size)
         avoid_cudnn_attention()
         if device == "auto":
@@ -184,14 +179,9 @@ class VllmPolicy(LanguageModelPolicy):
     """
 
     def __init__(
-        self,
-        source: str | Path,
-        sampling: Sampling,
-        name: str | None = None,
-        batch_size: int = 256,
-        precision: str = "auto",
-        cache_gib: float | None = None,
-    ) -> None:
+        self, source: str | Path, sampling: Sampling, name: str | None = None, batch_size: int = 256,
+        precision: str = "auto", cache_gib: float | None = None,
+    ) -> None:  # fmt: skip
         check_version()
         super().__init__(source, sampling, name, batch_size)
         try:

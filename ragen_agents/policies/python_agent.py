@@ -41,7 +41,7 @@ _CLOSED: Final = cast("Conversation", _Closed())
 class PythonPolicy:
     """Asks a function of a request for each reply: a text, or a `Reply` to say more.
 
-    At most ``concurrency`` calls are under way at once; one that is not async is called after another.
+    At most ``concurrency`` calls are under way at once; those that are not async follow one another.
     """
 
     def __init__(self, name: str, function: Function, concurrency: int) -> None:

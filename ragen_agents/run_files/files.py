@@ -45,8 +45,8 @@ class InUseError(RagenError):
 def exclusive_lock(path: Path, wait: bool = False, what: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file for appending and hold its lock, for which it may wait, until the end of the block.
 
-    The system releases the lock when the process ends, however. An `InUseError` says that another one holds
-    it; it protects the folder ``what``, by default that of the file.
+    The system releases the lock when the process ends, however it ends. An `InUseError` says that another one
+    holds it; it protects the folder ``what``, by default that of the file.
     """
     with path.open("ab") as file:
         try:

@@ -1,6 +1,6 @@
 """Build what a training run needs from its config: devices, conversations, reference policy, engine.
 
-Before that it is checked, and settings that would silently have no effect are told.
+It also checks the config, and warns of settings that would have no effect.
 """
 
 import copy

@@ -16,6 +16,7 @@ from ragen_agents.rollout.chat import ChatCodec, stop_token_ids
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.records import read_metrics
+from ragen_agents.starpo import setup
 from ragen_agents.starpo.callbacks import Callback
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.planning import fitted_to_device
@@ -44,15 +45,6 @@ from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.metrics import Phases, rollout_metrics
 from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir, own_parts, with_weights
 from ragen_agents.starpo.run.run_state import RunState
-from ragen_agents.starpo.setup import (
-    check_fits,
-    engine_context,
-    env_factory,
-    frozen_reference,
-    make_accelerator,
-    make_engine,
-    setting_warnings,
-)
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
 from ragen_agents.starpo.update.loss import Prepared
@@ -118,8 +110,8 @@ class Trainer:
         self.run_dir = default if run_dir is None else Path(run_dir)
         self.callbacks = tuple(callbacks)
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
-        self.accelerator = make_accelerator(config, engine is not None)
-        self._make_env = env_factory(config, env)
+        self.accelerator = setup.make_accelerator(config, engine is not None)
+        self._make_env = setup.env_factory(config, env)
         self.config = config = fitted_to_device(
             config, self._make_env, self.accelerator, own_engine=engine is not None
         )
@@ -128,7 +120,7 @@ class Trainer:
         device = torch.device("cpu") if apart else self.accelerator.device
         with reported(config, "loading"):
             policy, self.tokenizer = load_policy(config, device)
-            reference = frozen_reference(config, policy, self.accelerator.device)
+            reference = setup.frozen_reference(config, policy, self.accelerator.device)
             self.learner = Learner(
                 config, policy, reference, self.accelerator,
                 only_writes=engine is None and config.engine == "vllm-server",
@@ -136,11 +128,11 @@ class Trainer:
         self.codec = ChatCodec(self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer))
         self._context = self._own_context = own_context(policy.config)
         if engine is None:
-            self._context = engine_context(config, self._make_env, self.codec, self._own_context)
-        check_fits(config, self._make_env, self.codec, self._context)
+            self._context = setup.engine_context(config, self._make_env, self.codec, self._own_context)
+        setup.check_fits(config, self._make_env, self.codec, self._context)
         self._owns_engine = engine is None
         self._trusts_rollout = engine is None and not apart and config.trusts_rollout_scores
-        self.engine = engine if engine is not None else make_engine(
+        self.engine = engine if engine is not None else setup.make_engine(
             config, self.learner, self.codec, self.accelerator, self.run_dir, context=self._context,
             reserved=self.learner.state_to_come,
         )  # fmt: skip
@@ -152,7 +144,7 @@ class Trainer:
         self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, on_save)
         self._phases = Phases()
         self._stopping = self._has_run = self._has_ended = self._has_warned = False
-        for text in setting_warnings(config):
+        for text in setup.setting_warnings(config):
             self._warn(text)
 
     @property

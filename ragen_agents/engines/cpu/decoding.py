@@ -19,7 +19,7 @@ from ragen_agents.engines.device import computing_in
 READ_TOGETHER: Final = {True: 1024, False: 8192}
 """Tokens that are read together, padding included: on a processor, and on a GPU."""
 _STEPS_BETWEEN_CHECKS: Final = {True: 1, False: 8}
-"""Steps after which the open rows are counted, as above; a GPU stops working meanwhile."""
+"""Steps after which the open rows are counted: on a processor, and on a GPU, which waits meanwhile."""
 _LEFT: Final = 7 / 8  # share of open rows at which those that have ended leave
 
 

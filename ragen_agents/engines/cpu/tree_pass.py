@@ -158,7 +158,7 @@ def has_packed_kernel() -> bool:
 
 
 def _is_right(device: torch.device, tolerance: float) -> bool:
-    """Compare attention in a small tree, and its gradients, with a softmax over all products of about 1."""
+    """Compare attention in a small tree, and its gradients, with a softmax over all products."""
     ids = torch.tensor([[1, 2, 3, 4], [1, 2, 5, 0], [1, 6, 7, 8]])
     tree = TokenTree.of(ids, ids != 0, 2)
     drawn = torch.Generator().manual_seed(0)

@@ -198,10 +198,11 @@ class Scored(BaseModel):
         """Return the log-probability of each token but the first; `ValueError` if one is missing."""
         if len(self.prompt_logprobs) != len(ids):
             raise ValueError("the log-probabilities are of another prompt")
-        places = [(place or {}).get(token) for place, token in zip(self.prompt_logprobs, ids, strict=True)]
-        if None in places[1:]:
+        pairs = zip(self.prompt_logprobs[1:], ids[1:], strict=True)
+        scores = [place[token].logprob for place, token in pairs if place and token in place]
+        if len(scores) < len(ids) - 1:
             raise ValueError("the log-probability of a token is missing")
-        return [place.logprob for place in places[1:] if place is not None]
+        return scores
 
 
 def label_of(spans: Sequence[Any]) -> str:

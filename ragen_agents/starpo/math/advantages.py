@@ -18,7 +18,7 @@ _SAME = 1e-8
 
 
 def grpo(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return (R - mean) / std within each group (Shao et al. 2024), std of the sample as in verl."""
+    """Return (R - mean) / std within each group (Shao et al. 2024), with the sample's std as in verl."""
     return _per_group(returns, groups, lambda inside, _: (inside - inside.mean()) / inside.std())
 
 

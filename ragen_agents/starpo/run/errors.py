@@ -55,7 +55,7 @@ def advice(config: TrainConfig, phase: str | None) -> str:
 
 @contextmanager
 def reported(config: TrainConfig, phase: str) -> Iterator[None]:
-    """Raise what says that memory ran out as an `OutOfMemoryError`, for people."""
+    """Raise an `OutOfMemoryError` with advice for any error that says that memory ran out."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -55,8 +55,8 @@ class RunState:
     def resume(self) -> None:
         """Load the latest checkpoint, if there is one, and show the monitor what came before it.
 
-        A `RagenError` says that it, or a longer run's, cannot be loaded, or that processes see different
-        ones.
+        Raises:
+            RagenError: It cannot be loaded, that of a longer run is missing, or processes see different ones.
         """
         accelerator = self.learner.accelerator
         latest = checkpoint.latest(self.checkpoints)
