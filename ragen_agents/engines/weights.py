@@ -168,7 +168,7 @@ def check_sums(sent: Mapping[str, int], held: Mapping[str, int], label: str) -> 
 def digest_of(weight: Tensor) -> str:
     """Return the SHA-256 of a weight's bytes."""
     flat = weight.detach().cpu().flatten()
-    return hashlib.sha256(flat.view(torch.uint8).numpy()).hexdigest()
+    return hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
 
 
 def digests_of(weights: Mapping[str, Tensor], vocabulary: int) -> Digests:
