@@ -376,9 +376,13 @@ def packed_attention(packed: Packed, query: Tensor, key: Tensor, value: Tensor, 
     """Attend in bfloat16; shapes are those of `tree_attention`."""
     # Gathered in float32, so that gradients of shared keys are summed in it.
     keys, values = (each.float().index_select(0, packed.seen).bfloat16() for each in (key, value))
+    return _attend_packed(query.bfloat16(), keys, values, packed, scaling)
+
+
+def _attend_packed(query: Tensor, keys: Tensor, values: Tensor, packed: Packed, scaling: float) -> Tensor:
     # torch.nn.attention.varlen calls the same, but its signature differs between versions of PyTorch.
     attended: Tensor = torch.ops.aten._flash_attention_forward(
-        query.bfloat16(), keys, values, packed.query_starts, packed.key_starts, packed.longest_node,
+        query, keys, values, packed.query_starts, packed.key_starts, packed.longest_node,
         packed.longest_path, 0.0, True, False, scale=scaling,
     )[0]  # fmt: skip
     return attended
