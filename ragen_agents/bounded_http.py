@@ -9,7 +9,7 @@ import httpx2
 def bounded(limit: int) -> Callable[[httpx2.Response], Awaitable[None]]:
     """Return a client's hook that lets no more than ``limit`` bytes of an answer be read.
 
-    It also drops a connection on which bytes follow an answer: the next request would take them for its own.
+    It also drops a connection on which bytes follow an answer, which the next request would take for its own.
     """
 
     async def hook(response: httpx2.Response) -> None:
@@ -40,7 +40,10 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 def _is_followed(stream: Any) -> bool:
-    """Return whether bytes follow an answer that was read, which the innermost of httpx's streams knows."""
+    """Return whether bytes follow an answer that was read to its end.
+
+    Only the connection knows, which httpx keeps behind the streams that wrap one another.
+    """
     while stream is not None:
         connection = getattr(stream, "_connection", None)
         if connection is not None:

@@ -95,8 +95,11 @@ class ChatTemplate:
     thoughts; each prompt is then the template of the whole conversation.
 
     Where a template refuses system messages, their text begins the first user message. The first prompt is
-    checked: a warning shows where the template changes the text of a message. ``stop_token_ids`` are further
-    ids that end a turn, such as those of the model's generation config.
+    checked: a warning shows where the template changes the text of a message.
+
+    Args:
+        tokenizer: A tokenizer with a chat template.
+        stop_token_ids: Further ids that end a turn, such as those of the model's generation config.
     """
 
     _merges = False
@@ -121,8 +124,11 @@ class ChatTemplate:
     def prompt(self, messages: Sequence[Message], prefix: str = "") -> list[int]:
         """Return the prompt of a conversation that waits for a reply.
 
-        Messages are perhaps one of the system, then turns of user and assistant, then the user's last. The
-        model's turn begins with ``prefix``, ``<think>`` or "", unless the template ends with it.
+        Args:
+            messages: Each with role and content: perhaps a system message, then turns of the user and the
+                assistant, then the user's last.
+            prefix: What the model's turn begins with, after what the template puts there: ``<think>`` or
+                "". It is not repeated where the template ends with it.
         """
         if (template := str(self.tokenizer.chat_template)) not in self._checked:
             self._checked.add(template)
@@ -141,14 +147,22 @@ class ChatTemplate:
     def bridge(self, user: str, closed: bool, prefix: str = "") -> list[int]:
         """Return the tokens after a reply: a close unless the model wrote it, the user's message, a start.
 
-        It needs a template that appends. ``closed``: the model wrote the token that ends its turn. For
-        ``prefix``, with which the next turn begins, see `prompt`.
+        It needs a template that appends.
+
+        Args:
+            user: The message.
+            closed: Whether the model wrote the token that ends its turn.
+            prefix: What the next turn begins with; see `prompt`.
         """
         assert self._close is not None
         return [*([] if closed else [self._close]), *self._tail(user), *self._begin(prefix)]
 
     def continuation(self, before: Sequence[int], reply: str, after: Sequence[int]) -> list[int] | None:
-        """Return the rest of the next prompt behind a reply, or None if it does not begin with both."""
+        """Return the tokens after a reply in the next prompt, from the one that ends the turn.
+
+        Returns:
+            None if the next prompt does not begin with the last one and the reply.
+        """
         shown = [*before, *self.written(reply)]
         rest = list(after[len(shown) :])
         if list(after[: len(shown)]) != shown or not self.stop_token_ids.intersection(rest[:1]):
@@ -220,7 +234,8 @@ class ChatTemplate:
     def _keeps_turns(self) -> bool:
         """Return whether appending gives the prompts of a conversation with replies of every kind.
 
-        An empty thought before a reply that has none is no rewriting: what the model wrote is shown instead.
+        A template may put an empty thought before a reply that has none. That is no rewriting: what the
+        model wrote is shown instead, by `prompt` too.
         """
         chat, shown = list(_BASE), self._begun
         for reply in _REPLIES:

@@ -30,9 +30,12 @@ class ImitationTrainer(Trainer):
         self.model_accepts_loss_kwargs = True
 
     def compute_loss(
-        self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False,
+        self,
+        model: Any,
+        inputs: dict[str, Tensor],
+        return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Return the loss of one pass."""
         assert not return_outputs, "it has no outputs beside the loss"
         ids, labels = inputs["input_ids"], inputs["labels"]

@@ -56,8 +56,9 @@ class GameRollouts:
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Play an episode for each prompt; see ``GRPOTrainer.rollout_func``.
 
-        Returns lists: ``prompt_ids``, ``completion_ids``, ``logprobs`` and ``env_mask`` (1 where the model
-        wrote the token); ``episode_returns`` and ``successes`` for reward functions.
+        Returns:
+            ``prompt_ids``, ``completion_ids``, ``logprobs`` and ``env_mask`` (1 where the model wrote
+            the token), a list each; ``episode_returns`` and ``successes`` for reward functions.
 
         Raises:
             RagenError: A prompt is not a row of ``dataset``, the game failed, or the model's chat template
@@ -85,7 +86,7 @@ class GameRollouts:
         """Return a number that no other call of this process has.
 
         It depends on the step, so that a resumed training does not begin with the first one again, and
-        evaluations do not change the numbers of the training.
+        an evaluation does not change the numbers of the training.
         """
         kind = step, training
         number = (2 * step + (not training)) * _CALLS + self._calls[kind]
@@ -122,7 +123,8 @@ def episode_return(episode_returns: list[float], **_: Any) -> list[float]:
 def _group(group: int, size: int, seed: int, process: int, call: int) -> GroupSpec:
     """Return a process's members of a group, with noise numbers that no other call or process uses.
 
-    ``Collector.collect`` adds ``call * size``, but sizes can differ between calls, so each has ``_MEMBERS``.
+    ``Collector.collect`` adds ``call * size``. Sizes can differ between calls, where processes share the
+    members of a group, so each call gets ``_MEMBERS`` numbers instead.
     """
     first = process * _NOISE_OF_PROCESS + call * (_MEMBERS - size)
     return GroupSpec(group, size, {"seed": seed, "noise": first})
@@ -131,7 +133,8 @@ def _group(group: int, size: int, seed: int, process: int, call: int) -> GroupSp
 def _row(trajectory: Trajectory, close: int) -> dict[str, Any]:
     """Return one item of the answer; an episode without a reply has one masked token.
 
-    Where a reply repeated the beginning of its turn, there is a second row; only the last is trained on.
+    An episode in which a reply repeated the beginning of its turn has a second row, and only the last one is
+    trained on.
     """
     row = trajectory.rows[-1]
     first = row.prompt

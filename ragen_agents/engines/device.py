@@ -19,10 +19,10 @@ memory'")."""
 
 
 def avoid_cudnn_attention() -> None:
-    """Disable cuDNN's attention kernels, the default on an H100 from torch 2.11 on, in the whole process.
+    """Disable cuDNN's attention kernels in the whole process.
 
-    Their gradients are NaN for some lengths of rows under a mask
-    (https://github.com/pytorch/pytorch/issues/196678), and each new shape needs a plan.
+    cuDNN is the default on an H100 from torch 2.11 on. Its gradients are NaN for some lengths of rows under a
+    mask (https://github.com/pytorch/pytorch/issues/196678), and it builds a plan for every new shape.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
 

@@ -40,9 +40,12 @@ Digests = dict[str, str]
 def named_weights(model: Any, dtype: torch.dtype | None = None) -> Iterator[tuple[str, Tensor]]:
     """Yield all weights under the names of a saved folder, adapters merged, one tensor at a time.
 
-    The output head is always among them. Where it is tied to the embedding, models do not list it, and an
-    engine that keeps a packed copy of the head would silently keep using the old one. The causal language
-    model may have plain low-rank adapters of peft; floating-point weights are cast to ``dtype``, if given.
+    The output head is always among them. Where it is tied to the embedding, models do not list it, and
+    an engine that keeps a packed copy of the head would silently keep using the old one.
+
+    Args:
+        model: A causal language model, perhaps with plain low-rank adapters of peft.
+        dtype: What floating-point weights are cast to; their own by default.
     """
     plain = model.get_base_model() if hasattr(model, "merge_and_unload") else model
     names = set()
@@ -68,7 +71,10 @@ def _cast(weight: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def _merged(layer: Any, weight: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return a layer's weight plus its active adapters, summed in float32 and rounded once."""
+    """Return the weight of a layer with what its active adapters add to it, rounded once.
+
+    The sum is computed in float32: a base in bfloat16 would swallow small updates.
+    """
     if layer.merged:
         return _cast(weight, dtype)
     total = weight.detach().float()
@@ -102,8 +108,13 @@ def check_scores(expected: Sequence[float], scored: Sequence[float], precision: 
     """Compare an engine's log-probabilities of the probe with those of the model that was sent.
 
     This sees weights under wrong names and a model that computes something else. One small update is lost in
-    rounding; sums and hashes of the weights see that. Returns the mean absolute difference, in nats; an
-    `EngineError` says that it is too large.
+    rounding; sums and hashes of the weights see that.
+
+    Returns:
+        The mean absolute difference, in nats.
+
+    Raises:
+        EngineError: It is too large, so the engine does not have these weights.
     """
     gap = float((torch.tensor(expected) - torch.tensor(scored)).abs().mean())
     if not gap <= TOLERANCE[precision]:
@@ -148,10 +159,13 @@ def noted(weights: Iterable[tuple[str, Tensor]], sums: Sums) -> Iterator[tuple[s
 
 
 def check_sums(sent: Mapping[str, int], held: Mapping[str, int], label: str) -> None:
-    """Raise `EngineError` unless an engine holds the weights that were sent.
+    """Check that an engine holds the weights that were sent.
 
     A place that only one side has must equal one of the other's: a head tied to the embedding, which one of
     them stores twice.
+
+    Raises:
+        EngineError: It holds others.
     """
     wrong = [place for place in sent.keys() & held.keys() if sent[place] != held[place]]
     for ours, theirs in ((sent, held), (held, sent)):
@@ -187,7 +201,11 @@ class ArrivalCheck:
         self._before: tuple[Digests, Digests] | None = None
 
     def check(self, sent: Digests, reported: Mapping[str, str], label: str) -> None:
-        """Raise `EngineError` if a replica of a server holds other weights than were sent."""
+        """Check every replica of a server.
+
+        Raises:
+            EngineError: A replica holds other weights.
+        """
         if any(":tp0:" not in key for key in reported):  # sharded
             wrong = self._unchanged(sent, reported)
         else:

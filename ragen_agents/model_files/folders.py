@@ -117,7 +117,11 @@ def _check_sizes(path: Path, config: Any) -> None:
 
 
 def load_weights(source: str | Path, dtype: Any) -> Any:
-    """Return a model of a folder or hub id; `ValueError` if its weights do not fit the config."""
+    """Return a causal language model of a folder or hub id.
+
+    Raises:
+        ValueError: The weights do not fit the config; transformers would draw others at random.
+    """
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
 
@@ -166,7 +170,10 @@ def cached_models() -> Iterator[tuple[str, Path]]:
 
 
 def make_cached(folder: Path, make: Callable[[Path], Path]) -> Path:
-    """Return a folder of the cache; if it is missing, one process makes it, whole or not at all."""
+    """Return a folder of the cache. If it is not there, make it, whole or not at all.
+
+    Only one process writes to the cache at a time; others wait.
+    """
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +188,11 @@ def make_cached(folder: Path, make: Callable[[Path], Path]) -> Path:
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Write a tokenizer of transformers into a model folder; an `OSError` says that it cannot be written."""
+    """Write a tokenizer of transformers into a model folder.
+
+    Raises:
+        OSError: It cannot be written, for example because the disk is full.
+    """
     try:
         tokenizer.save_pretrained(folder)
     except Exception as error:

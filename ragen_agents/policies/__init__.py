@@ -64,7 +64,11 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
 
 
 def _added(agent: str) -> EntryPoint | None:
-    """Return the entry point that adds an agent, if any; a `RagenError` if another agent has the name."""
+    """Return the entry point that adds an agent, or None if no installed package does.
+
+    Raises:
+        RagenError: Another agent has the same name.
+    """
     points = {p.value: p for p in entry_points(group=POLICIES_GROUP, name=agent)}
     owners = sorted(points)
     if agent in CONTROLS or agent in SHOP_RULES:
@@ -108,7 +112,19 @@ def _has(policy: object, number: str, *methods: str) -> bool:
 
 
 __all__ = [
-    "CONTROLS", "SHOP_RULES", "VLLM", "AsyncPolicy", "BudgetReachedError", "NoopPolicy",
-    "OraclePolicy", "Policy", "RandomPolicy", "Reply", "Request", "Sampling", "UnknownAgentError",
-    "is_policy", "make_policy",
-]  # fmt: skip
+    "CONTROLS",
+    "SHOP_RULES",
+    "VLLM",
+    "AsyncPolicy",
+    "BudgetReachedError",
+    "NoopPolicy",
+    "OraclePolicy",
+    "Policy",
+    "RandomPolicy",
+    "Reply",
+    "Request",
+    "Sampling",
+    "UnknownAgentError",
+    "is_policy",
+    "make_policy",
+]

@@ -134,9 +134,14 @@ class TransformersPolicy(LanguageModelPolicy):
     """
 
     def __init__(
-        self, source: str | Path, sampling: Sampling, name: str | None = None, batch_size: int = 128,
-        device: str = "auto", dtype: str = "auto",
-    ) -> None:  # fmt: skip
+        self,
+        source: str | Path,
+        sampling: Sampling,
+        name: str | None = None,
+        batch_size: int = 128,
+        device: str = "auto",
+        dtype: str = "auto",
+    ) -> None:
         super().__init__(source, sampling, name, batch_size)
         avoid_cudnn_attention()
         if device == "auto":
@@ -179,9 +184,14 @@ class VllmPolicy(LanguageModelPolicy):
     """
 
     def __init__(
-        self, source: str | Path, sampling: Sampling, name: str | None = None, batch_size: int = 256,
-        precision: str = "auto", cache_gib: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        source: str | Path,
+        sampling: Sampling,
+        name: str | None = None,
+        batch_size: int = 256,
+        precision: str = "auto",
+        cache_gib: float | None = None,
+    ) -> None:
         check_version()
         super().__init__(source, sampling, name, batch_size)
         try:
@@ -200,8 +210,12 @@ class Intervened:
     """A language model whose statements are replaced in the thought, and that writes on from there.
 
     A reply is generated; where a statement differs from what is wanted, the text from there on is replaced by
-    the statement, and the model continues. So it chooses all actions, and knows only what it reads. With
-    ``truth`` every statement becomes true, else the first of each reply false; ``kind`` is `MOVE` or `PLACE`.
+    the statement, and the model continues. So it chooses all actions, and knows only what it reads.
+
+    Args:
+        policy: The model.
+        truth: True makes every statement true. False makes the first statement of each reply false.
+        kind: Of the claims: `MOVE` or `PLACE`.
     """
 
     def __init__(self, policy: LanguageModelPolicy, truth: bool, kind: str = MOVE) -> None:

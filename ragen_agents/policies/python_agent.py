@@ -39,9 +39,13 @@ _CLOSED: Final = cast("Conversation", _Closed())
 
 
 class PythonPolicy:
-    """Asks a function of a request for each reply: a text, or a `Reply` to say more.
+    """Asks a function of a request for each reply.
 
-    At most ``concurrency`` calls are under way at once; those that are not async follow one another.
+    Args:
+        name: Its name in tables.
+        function: Returns a text, or a `Reply` to say more. A function that is not async is called for one
+            request after another.
+        concurrency: Most calls under way at once.
     """
 
     def __init__(self, name: str, function: Function, concurrency: int) -> None:

@@ -13,7 +13,17 @@ from ragen_agents.rollout.episode_runner import EpisodeRunner, EpisodeSpec, make
 from ragen_agents.rollout.play import play_batch, play_independently
 
 __all__ = [
-    "Episode", "EpisodeKey", "EpisodeRunner", "EpisodeSpec", "InstanceRecord", "MatchKey",
-    "MatchRecord", "SeatRecord", "TurnRecord", "make_env", "play_batch", "play_independently",
+    "Episode",
+    "EpisodeKey",
+    "EpisodeRunner",
+    "EpisodeSpec",
+    "InstanceRecord",
+    "MatchKey",
+    "MatchRecord",
+    "SeatRecord",
+    "TurnRecord",
+    "make_env",
+    "play_batch",
+    "play_independently",
     "sampling_seed",
-]  # fmt: skip
+]

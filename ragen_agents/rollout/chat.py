@@ -81,7 +81,7 @@ def stop_token_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 def saved_stops(source: str, config: Any, tokenizer: Any, download: bool = True) -> frozenset[int]:
     """Return the tokens that end a turn of a saved model, which may have no generation config.
 
-    The source is its folder, or its id on a hub, from which files may be downloaded.
+    The source is its folder, or its id on the hub, of which files may be downloaded.
     """
     from transformers import GenerationConfig
 

@@ -249,10 +249,17 @@ class MatchRecord(RecordModel):
 
 
 def record_turn(
-    user: str, pictures: Sequence[Picture], reply: Reply, result: TurnResult, names: Sequence[str],
+    user: str,
+    pictures: Sequence[Picture],
+    reply: Reply,
+    result: TurnResult,
+    names: Sequence[str],
     seconds: float,
-) -> TurnRecord:  # fmt: skip
-    """Return the record of a turn; ``pictures`` has one beside each user message so far, or none."""
+) -> TurnRecord:
+    """Return the record of a turn.
+
+    ``pictures`` has one beside each user message so far, none if observations are text.
+    """
     return TurnRecord(
         user=user,
         picture=picture_hash(pictures[-1]) if pictures else None,

@@ -47,7 +47,10 @@ class MatchSpec:
 
 
 def seat_seed(run_seed: int, spec: MatchSpec, seat: int, turn: int) -> int:
-    """Return the seed of a reply's draws, in [0, 2^63); it does not depend on who sits on the other seats."""
+    """Return the seed of a reply's draws, in [0, 2^63).
+
+    It does not depend on the lineup: an agent draws the same on a seat, whoever sits on the others.
+    """
     what = f"{spec.env_id} {spec.split} seat {seat} {turn}"
     return new_stream(f"policy {run_seed}", what, spec.level)
 
@@ -112,7 +115,10 @@ class MatchRunner:
         }
 
     def play(self, answers: Mapping[int, Answer]) -> None:
-        """Play a round with the replies of all seats; a game that breaks ends it for all as an error."""
+        """Play a round with the replies of all seats that were asked.
+
+        A game that breaks ends the match of all who are in it as an error.
+        """
         prompts = {number: self.env.seats[number].user for number in answers}
         spoken: dict[int, Reply] = {}
         for number, (reply, _) in answers.items():

@@ -36,7 +36,10 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
 
 
 def act(policy: Policy, requests: Sequence[Request]) -> list[Answer]:
-    """Ask a local policy for replies; what it raises is the answer to each, but a control is asked again."""
+    """Ask a local policy for a batch of replies.
+
+    What it raises is its answer to every request of the batch; a control is asked again for each.
+    """
     started = time.perf_counter()
     try:
         replies = policy.act(requests)

@@ -45,8 +45,12 @@ class InUseError(RagenError):
 def exclusive_lock(path: Path, wait: bool = False, what: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file for appending and hold its lock, for which it may wait, until the end of the block.
 
-    The system releases the lock when the process ends, however it ends. An `InUseError` says that another one
-    holds it; it protects the folder ``what``, by default that of the file.
+    The operating system releases the lock when the process ends, however it ends. ``what`` is the folder
+    that it protects; that of the file by default.
+
+    Raises:
+        InUseError: Another process holds the lock.
+        OSError: The file cannot be opened.
     """
     with path.open("ab") as file:
         try:
@@ -60,7 +64,10 @@ def exclusive_lock(path: Path, wait: bool = False, what: Path | None = None) -> 
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file that is there whole or not at all; text as UTF-8. The last of several writers wins."""
+    """Write a file that is there whole or not at all; text as UTF-8.
+
+    Of several processes that write the same file at once, the last one's content stays.
+    """
     temporary = path.with_suffix(".tmp")
     with opened_alone(temporary) as file:
         file.truncate(0)
@@ -72,7 +79,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def opened_alone(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for appending, which may be replaced meanwhile, once no other process has it open so."""
+    """Open a file for appending, once no other process has it open in this way.
+
+    This holds for files that are replaced while they are open, too.
+    """
     while True:
         with exclusive_lock(path, wait=True) as file:
             if _is_at(path, file):
@@ -93,8 +103,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that takes the place of another one, if any, when it is complete and on the disk.
 
     What a killed process leaves beside it is put back or removed by the next one, or by `remove_unfinished`.
-    An `InUseError` says that another process is writing the same folder, an `OSError` that it cannot be
-    written.
+
+    Raises:
+        InUseError: Another process is writing the same folder.
+        OSError: It cannot be written.
     """
     place = folder.absolute()
     work = place.with_name(f".{place.name}{_WRITING}")

@@ -43,7 +43,13 @@ def dump_yaml(data: Any) -> str:
 
 
 def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
-    """Return the data of a YAML text; aliases can be refused: a few lines of them can stand for gigabytes."""
+    """Return the data of a YAML text.
+
+    Args:
+        text: The text.
+        what: Name of the text in errors.
+        aliases: Whether aliases are allowed; a few lines of them can stand for gigabytes.
+    """
     if len(text) > MAX_CHARACTERS:
         raise RagenError(f"{what} has more than {MAX_CHARACTERS} characters")
     try:
@@ -91,7 +97,10 @@ def validate(model: type[ModelT], data: Any, what: str) -> ModelT:
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the first problem of a validation in one line: where, what, and what would be right."""
+    """Return the first problem of a validation in one line: where, what, and what would be right.
+
+    Fields that are missing at one place are named together.
+    """
     first, *others = error.errors(include_url=False)
     if first["type"] == "missing":
         # A misspelt field is both missing and unknown; the second says more.

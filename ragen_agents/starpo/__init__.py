@@ -16,7 +16,7 @@ from ragen_agents.starpo.parts.aggregations import (
     Aggregation,
     BatchTotals,
     register_aggregation,
-)  # fmt: skip
+)
 from ragen_agents.starpo.parts.estimators import (
     ESTIMATORS,
     AdvantageEstimate,
@@ -24,14 +24,14 @@ from ragen_agents.starpo.parts.estimators import (
     EstimatorInput,
     per_token,
     register_estimator,
-)  # fmt: skip
+)
 from ragen_agents.starpo.parts.filters import FILTERS, FilterInput, GroupFilter, register_filter
 from ragen_agents.starpo.parts.policy_losses import (
     POLICY_LOSSES,
     PolicyLoss,
     PolicyLossInput,
     register_policy_loss,
-)  # fmt: skip
+)
 from ragen_agents.starpo.parts.registry import Part
 
 if TYPE_CHECKING:
@@ -65,10 +65,35 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AGGREGATIONS", "ESTIMATORS", "FILTERS", "POLICY_LOSSES", "PRESETS", "SCALES",
-    "AdvantageEstimate", "Aggregation", "BatchTotals", "BrokenGamesError", "Callback", "Engine",
-    "Estimator", "EstimatorInput", "FilterInput", "GroupFilter", "Part", "PolicyLoss",
-    "PolicyLossInput", "RewardFunction", "TokenLoss", "TrainConfig", "Trainer",
-    "TrainingFailedError", "TurnReward", "merged", "per_token", "register_aggregation",
-    "register_estimator", "register_filter", "register_policy_loss",
-]  # fmt: skip
+    "AGGREGATIONS",
+    "ESTIMATORS",
+    "FILTERS",
+    "POLICY_LOSSES",
+    "PRESETS",
+    "SCALES",
+    "AdvantageEstimate",
+    "Aggregation",
+    "BatchTotals",
+    "BrokenGamesError",
+    "Callback",
+    "Engine",
+    "Estimator",
+    "EstimatorInput",
+    "FilterInput",
+    "GroupFilter",
+    "Part",
+    "PolicyLoss",
+    "PolicyLossInput",
+    "RewardFunction",
+    "TokenLoss",
+    "TrainConfig",
+    "Trainer",
+    "TrainingFailedError",
+    "TurnReward",
+    "merged",
+    "per_token",
+    "register_aggregation",
+    "register_estimator",
+    "register_filter",
+    "register_policy_loss",
+]

@@ -42,7 +42,12 @@ class Callback:
 
 
 class ReportMetrics(Callback):
-    """Passes the number and metrics of each iteration to a function; 0 evaluates the initial model."""
+    """Passes the metrics of every iteration to a function.
+
+    Args:
+        report: Called with the iteration's number and its metrics; iteration 0 is the evaluation of the
+            initial model.
+    """
 
     def __init__(self, report: Callable[[int, dict[str, Any]], None]) -> None:
         self._report = report

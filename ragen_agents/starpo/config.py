@@ -410,7 +410,11 @@ class TrainConfig(_Section):
 
 
 def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
-    """Raise `ValueError`, naming the setting after a prefix, if conversations cannot be learned from."""
+    """Check that trajectories can be built from conversations with some settings.
+
+    Raises:
+        ValueError: They cannot; the message names the setting, after the prefix.
+    """
     if settings.get("observation") == IMAGE:
         raise ValueError(f"{prefix}observation is image, but training takes text: {', '.join(FORMATS)}")
     if "split" in settings:
@@ -426,7 +430,11 @@ def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
 
 
 def check_split(game: Any) -> None:
-    """Raise `RagenError` unless a game, which may be registered with a split, plays the training split."""
+    """Check that a game plays the training split; what it is registered with can name another one.
+
+    Raises:
+        RagenError: It does not.
+    """
     split = getattr(game, "split", TRAIN)
     if split != TRAIN:
         raise RagenError(

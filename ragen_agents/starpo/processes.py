@@ -62,7 +62,12 @@ class RunProcesses:
 def collect_on_all(
     collector: Collector, specs: Sequence[GroupSpec], iteration: int, accelerator: Accelerator
 ) -> list[Trajectory]:
-    """Collect this process's share of the groups, `together`; returns all processes' in their order."""
+    """Collect this process's share of the groups, and return all processes' in their order.
+
+    Raises:
+        RagenError: That of any process, in every process.
+        MemoryRanOutError: Memory ran out in any of several processes; raised in every process.
+    """
     world, rank = accelerator.num_processes, accelerator.process_index
     mine = together(partial(collector.collect, specs[rank::world], iteration), accelerator)
     every: list[Trajectory] = gather_object(mine) if world > 1 else mine
@@ -72,8 +77,9 @@ def collect_on_all(
 def together(work: Callable[[], T], accelerator: Accelerator) -> T:
     """Call a function without collective operations in all processes, and return its result.
 
-    The `RagenError` of any, or `MemoryRanOutError` if memory ran out in one of several, is raised in every
-    process.
+    Raises:
+        RagenError: That of any process, in every process.
+        MemoryRanOutError: Memory ran out in any of several processes; raised in every process.
     """
     if accelerator.num_processes == 1:
         return work()
@@ -100,7 +106,10 @@ def from_all(mine: T, accelerator: Accelerator) -> list[T]:
 
 
 def agree(error: RagenError | MemoryRanOutError | None, accelerator: Accelerator) -> None:
-    """Raise the error of any process in every process; if several fail, the same of their errors."""
+    """Raise the error of any process in every process, so that none goes on alone.
+
+    If several processes fail in different ways, all raise the same of their errors.
+    """
     if accelerator.num_processes > 1:
         kinds = [k for k, kind in enumerate(_KINDS) if isinstance(error, kind)]
         mine = [(kinds[0], str(error))] if kinds else []

@@ -57,7 +57,10 @@ def filter_groups(config: TrainConfig, trajectories: Sequence[Trajectory], itera
 
 
 def learnable(trajectories: Sequence[Trajectory], kept: Sequence[int]) -> list[Trajectory]:
-    """Return the kept groups' trajectories whose game did not fail and in which the model wrote something."""
+    """Return the trajectories of the kept groups that an update can learn from.
+
+    Those whose game failed, and those in which the model wrote nothing, are left out.
+    """
     return [t for t in trajectories if t.group in kept and t.end != EndReason.ERROR and t.written]
 
 

@@ -1,14 +1,9 @@
-"""Build what a training run needs from its config: devices, conversations, reference policy, engine.
-
-It also checks the config, and warns of settings that would have no effect.
-"""
+"""Build what a training run needs from its config: devices, conversations, reference policy, engine."""
 
 import copy
-import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,9 +19,7 @@ from ragen_agents.engines.weights import PROBE_LENGTH
 from ragen_agents.model_files.source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.conversation_length import longest_conversation
-from ragen_agents.starpo.config import TrainConfig, check_split, parts_of
-from ragen_agents.starpo.parts.estimators import ESTIMATORS
-from ragen_agents.starpo.parts.registry import is_builtin
+from ragen_agents.starpo.config import TrainConfig, check_split
 from ragen_agents.starpo.processes import RunProcesses
 from ragen_agents.starpo.update.learner import Learner
 from ragen_agents.starpo.update.models import ActorCritic
@@ -44,19 +37,14 @@ _WAITS: Final = 3600.0
 """Seconds that processes wait for the slowest of them; its rollouts may take so much longer."""
 
 
-def make_accelerator(config: TrainConfig, own_engine: bool = False) -> Accelerator:
-    """Return the device and the processes of a run, before any model is loaded; warn if it is slow there."""
+def make_accelerator(config: TrainConfig) -> Accelerator:
+    """Return the device and the processes of a run; warn if its arithmetic is slow there."""
     # A process may wait for one whose server is being started anew.
     patience = timedelta(seconds=_WAITS + config.server.outage_timeout)
     accelerator = Accelerator(
         cpu=not torch.cuda.is_available(), kwargs_handlers=[InitProcessGroupKwargs(timeout=patience)]
     )
     check_shares(config, accelerator.num_processes)
-    if config.engine == "vllm" and accelerator.num_processes > 1 and not own_engine:
-        raise RagenError(
-            f"engine is vllm, which runs with one process of the trainer, not {accelerator.num_processes}; "
-            "use vllm-server"
-        )
     if config.update.precision == "bfloat16" and accelerator.is_main_process:
         warn_of_slow_bfloat16("update.precision", accelerator.device)
     return accelerator
@@ -138,9 +126,15 @@ def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context
 
 
 def make_engine(
-    config: TrainConfig, learner: Learner, codec: ChatCodec, accelerator: Accelerator, folder: Path, *,
-    context: int, reserved: int,
-) -> Engine:  # fmt: skip
+    config: TrainConfig,
+    learner: Learner,
+    codec: ChatCodec,
+    accelerator: Accelerator,
+    folder: Path,
+    *,
+    context: int,
+    reserved: int,
+) -> Engine:
     """Make the engine that a config names; all processes call this together."""
     max_tokens = config.rollout.max_tokens
     if config.engine == "transformers":
@@ -160,6 +154,14 @@ def make_engine(
     )  # fmt: skip
     local = load_local(model_source(config.model), settings)
     return VllmEngine(local, codec.stop_token_ids, max_tokens)
+
+
+def check_processes(config: TrainConfig, processes: int) -> None:
+    """Check, before any model is loaded, that the engine of a config can serve so many processes."""
+    if config.engine == "vllm" and processes > 1:
+        raise RagenError(
+            f"engine is vllm, which runs with one process of the trainer, not {processes}; use vllm-server"
+        )
 
 
 def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own: int) -> int:
@@ -199,91 +201,3 @@ def _served(
         servers, leads, shared, codec.stop_token_ids, config.rollout.max_tokens,
         context, run, processes,
     )  # fmt: skip
-
-
-Reason = Callable[[TrainConfig], str | None]
-"""Returns the setting because of which another one is ignored, or None if it is not."""
-
-
-def setting_warnings(config: TrainConfig) -> Iterator[str]:
-    """Yield a line for each setting that is ignored, or that is only half of a method."""
-    default = TrainConfig()
-    for name, reason in IGNORED.items():
-        value = attrgetter(name)(config)
-        if value != attrgetter(name)(default) and (cause := reason(config)) is not None:
-            shown = value if isinstance(value, str) else json.dumps(value)
-            yield f"{name}={shown} has no effect with {cause}"
-    for field, part in parts_of(config).items():
-        for name, value in part.published.items():
-            if (given := _setting(config, name, part.params)) != value:
-                yield f"{field}={part.name} was published with {name}={value}, but it is {given}"
-    for name in ("critic_warmup", "warmup_iterations"):
-        if (length := getattr(config.update, name)) >= config.iterations:
-            yield (
-                f"update.{name} is {length}, but iterations is {config.iterations}: the policy "
-                f"{'does not learn' if name == 'critic_warmup' else 'never has its full learning rate'}"
-            )
-
-
-def _setting(config: TrainConfig, name: str, defaults: Mapping[str, float]) -> Any:
-    """Return the value of a setting, which may be a part's own with a default."""
-    section, _, own = name.partition(".params.")
-    return {**defaults, **getattr(config, section).params}[own] if own else attrgetter(name)(config)
-
-
-def _read_by(*estimators: str) -> Reason:
-    """Return the reason for a setting that only these of the built-in estimators read."""
-
-    def reason(config: TrainConfig) -> str | None:
-        estimator = ESTIMATORS[config.advantage.estimator]
-        reads = estimator.name in estimators or not is_builtin(estimator)
-        return None if reads else f"advantage.estimator={estimator.name}"
-
-    return reason
-
-
-def _discounts_no_turns(config: TrainConfig) -> str | None:
-    # Settings of earlier versions, whose default was 1.0, are not in vain.
-    discounts = config.advantage.turn_gamma < 1.0
-    return _read_by("turn-gae", "bilevel-gae", "gigpo")(config) if discounts else None
-
-
-def _without_critic(config: TrainConfig) -> str | None:
-    if config.has_critic:
-        return None
-    return f"advantage.estimator={config.advantage.estimator}, which has no critic"
-
-
-def _if_set(name: str, *values: object) -> Reason:
-    """Return the reason for a setting that is ignored where another one has one of these values."""
-
-    def reason(config: TrainConfig) -> str | None:
-        value = attrgetter(name)(config)
-        return f"{name}={value}" if value in values else None
-
-    return reason
-
-
-def _unbounded_below(config: TrainConfig) -> str | None:
-    loss = config.loss
-    unbounded = loss.policy_loss == "cispo" and not loss.params.get("lower")
-    return f"loss.policy_loss={loss.policy_loss}" if unbounded or loss.policy_loss == "gpg" else None
-
-
-IGNORED: Final[dict[str, Reason]] = {
-    "advantage.gamma": _read_by("gae", "bilevel-gae", "reinforce++"),
-    "advantage.lam": _read_by("gae", "bilevel-gae"),
-    "advantage.turn_gamma": _discounts_no_turns,
-    "advantage.turn_lam": _read_by("turn-gae", "bilevel-gae"),
-    "advantage.whiten": _without_critic,
-    "critic.kind": _without_critic,
-    "filter.ratio": _if_set("filter.kind", "none", "nonzero"),
-    "reward.in_filter": lambda c: None if c.filter.reads_returns else f"filter.kind={c.filter.kind}",
-    "loss.cliprange_value": _without_critic,
-    "loss.clip_ratio_low": _unbounded_below,
-    "loss.clip_ratio_high": _if_set("loss.policy_loss", "gpg"),
-    "loss.dual_clip": _if_set("loss.policy_loss", "cispo", "gmpo", "gpg"),
-    "loss.kl": _if_set("loss.kl_coef", 0.0),
-    "loss.kl_coef": _if_set("loss.kl", "none"),
-}
-"""The settings of the method that are easily set in vain, each with the reason."""

@@ -16,9 +16,9 @@ from ragen_agents.rollout.chat import ChatCodec, stop_token_ids
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.records import read_metrics
-from ragen_agents.starpo import setup
 from ragen_agents.starpo.callbacks import Callback
 from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.ignored_settings import setting_warnings
 from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
 from ragen_agents.starpo.processes import from_all, together
@@ -45,6 +45,15 @@ from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.metrics import Phases, rollout_metrics
 from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir, own_parts, with_weights
 from ragen_agents.starpo.run.run_state import RunState
+from ragen_agents.starpo.setup import (
+    check_fits,
+    check_processes,
+    engine_context,
+    env_factory,
+    frozen_reference,
+    make_accelerator,
+    make_engine,
+)
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
 from ragen_agents.starpo.update.loss import Prepared
@@ -110,8 +119,10 @@ class Trainer:
         self.run_dir = default if run_dir is None else Path(run_dir)
         self.callbacks = tuple(callbacks)
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
-        self.accelerator = setup.make_accelerator(config, engine is not None)
-        self._make_env = setup.env_factory(config, env)
+        self.accelerator = make_accelerator(config)
+        if engine is None:
+            check_processes(config, self.accelerator.num_processes)
+        self._make_env = env_factory(config, env)
         self.config = config = fitted_to_device(
             config, self._make_env, self.accelerator, own_engine=engine is not None
         )
@@ -120,19 +131,20 @@ class Trainer:
         device = torch.device("cpu") if apart else self.accelerator.device
         with reported(config, "loading"):
             policy, self.tokenizer = load_policy(config, device)
-            reference = setup.frozen_reference(config, policy, self.accelerator.device)
+            reference = frozen_reference(config, policy, self.accelerator.device)
             self.learner = Learner(
                 config, policy, reference, self.accelerator,
                 only_writes=engine is None and config.engine == "vllm-server",
             )  # fmt: skip
         self.codec = ChatCodec(self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer))
-        self._context = self._own_context = own_context(policy.config)
+        self._own_context = own_context(policy.config)
+        self._context = self._own_context
         if engine is None:
-            self._context = setup.engine_context(config, self._make_env, self.codec, self._own_context)
-        setup.check_fits(config, self._make_env, self.codec, self._context)
+            self._context = engine_context(config, self._make_env, self.codec, self._own_context)
+        check_fits(config, self._make_env, self.codec, self._context)
         self._owns_engine = engine is None
         self._trusts_rollout = engine is None and not apart and config.trusts_rollout_scores
-        self.engine = engine if engine is not None else setup.make_engine(
+        self.engine = engine if engine is not None else make_engine(
             config, self.learner, self.codec, self.accelerator, self.run_dir, context=self._context,
             reserved=self.learner.state_to_come,
         )  # fmt: skip
@@ -144,7 +156,7 @@ class Trainer:
         self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, on_save)
         self._phases = Phases()
         self._stopping = self._has_run = self._has_ended = self._has_warned = False
-        for text in setup.setting_warnings(config):
+        for text in setting_warnings(config):
             self._warn(text)
 
     @property
@@ -156,11 +168,12 @@ class Trainer:
         """Train until the config's last iteration.
 
         Raises:
-            TrainingFailedError: Too often gradients were not finite, or there was nothing to learn from.
-            EngineError: The engine cannot go on.
-            BrokenGamesError: Every game broke too often.
-            OutOfMemoryError: Memory ran out. The state is saved, as after all others, unless some steps of
-                the update were done, or the weights are sharded.
+            TrainingFailedError: Gradients were not finite, or there was nothing to learn from, too often; the
+            state is saved.
+            EngineError: The engine cannot go on; the state is saved.
+            BrokenGamesError: Every game broke too often; the state is saved.
+            OutOfMemoryError: Memory ran out; the state is saved unless some steps of the update were done, or
+            the weights are sharded.
         """
         if self._has_run:
             raise RagenError("this trainer has run already; make another one to resume its run")
@@ -203,7 +216,10 @@ class Trainer:
         return TrainBatch.of(chosen, self.codec.pad) if chosen else None
 
     def _out_of_memory(self, journal: Journal, all_know: bool) -> str:
-        """Save what all processes can save together after memory ran out, and return the message."""
+        """Save what can be saved after memory ran out, and return the message.
+
+        Processes that do not know of it would not come to a checkpoint that all write together.
+        """
         phase = self._phases.running
         self.learner.forget_gradients()
         torch.cuda.empty_cache()
@@ -224,7 +240,7 @@ class Trainer:
         """Close the engine and leave the process group; needed without ``run``, and with torchrun.
 
         A process that exits while the threads of gloo hold a message may abort. After an error the group is
-        kept: NCCL leaves it only when all processes do, and others may still wait.
+        kept: NCCL leaves it only when all processes do, and others may still wait for this one's part.
         """
         self._close_engine()
         if self._has_ended or not self._has_run:

@@ -121,9 +121,13 @@ def conversations(config: BlankConfig) -> list[str]:
 
 
 def new_model(
-    tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, intermediate: int, heads: int = 4,
+    tokenizer: PreTrainedTokenizerFast,
+    hidden: int,
+    layers: int,
+    intermediate: int,
+    heads: int = 4,
     kv_heads: int = 2,
-) -> Qwen2ForCausalLM:  # fmt: skip
+) -> Qwen2ForCausalLM:
     """Return an untrained model."""
     return Qwen2ForCausalLM(
         Qwen2Config(

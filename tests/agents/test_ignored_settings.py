@@ -19,7 +19,7 @@ from ragen_agents.starpo import (  # noqa: E402
     merged,
     register_estimator,
 )
-from ragen_agents.starpo.setup import IGNORED, setting_warnings  # noqa: E402
+from ragen_agents.starpo.ignored_settings import IGNORED, setting_warnings  # noqa: E402
 
 GRPO, GAE = {"advantage.estimator": "grpo"}, {"advantage.estimator": "gae"}
 

@@ -18,6 +18,7 @@ from training_runs import lines, trainer  # noqa: E402
 
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn  # noqa: E402
 from ragen_agents.starpo import AGGREGATIONS, ESTIMATORS, POLICY_LOSSES, TrainConfig  # noqa: E402
+from ragen_agents.starpo.ignored_settings import setting_warnings  # noqa: E402
 from ragen_agents.starpo.math.advantages import (  # noqa: E402
     bilevel_gae,
     gpg,
@@ -32,7 +33,6 @@ from ragen_agents.starpo.parts.estimators import EstimatorInput  # noqa: E402
 from ragen_agents.starpo.parts.filters import apply_filter  # noqa: E402
 from ragen_agents.starpo.parts.policy_losses import PolicyLossInput  # noqa: E402
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
-from ragen_agents.starpo.setup import setting_warnings  # noqa: E402
 from ragen_envs.game.oracle import Budget  # noqa: E402
 
 RETURNS = st.lists(st.lists(st.integers(-9, 9).map(float), min_size=1, max_size=5), min_size=1, max_size=8)

@@ -49,7 +49,10 @@ class Batch:
         return self._order[: self._count]
 
     def read(self, chunks: Sequence[Sequence[int]], pad: int) -> Tensor:
-        """Read chunks, none empty, before anything is fed; returns logits, (rows, vocabulary)."""
+        """Read chunks of any lengths, one a row, none empty, before anything is fed.
+
+        Returns the logits after each chunk, (rows, vocabulary).
+        """
         longest = max(map(len, chunks))
         ids = torch.tensor([[pad] * (longest - len(c)) + list(c) for c in chunks])
         sizes = torch.tensor([len(c) for c in chunks])
@@ -95,7 +98,10 @@ class Batch:
         return Known.of(padded(self._mask, (self._common, self._feeds), value=True))
 
     def keep(self, is_open: Tensor, left: int) -> None:
-        """Swap rows that have ended with open ones behind them; ``left`` of the rows, (n,) bool, are open."""
+        """Swap rows that have ended with open ones behind them, and continue with the others.
+
+        ``left`` of the rows, (n,) bool, are open.
+        """
         ended, going = (~is_open[:left]).nonzero()[:, 0], is_open[left:].nonzero()[:, 0] + left
         places, others = torch.cat([ended, going]), torch.cat([going, ended])
         layers: list[Any] = self._cache.layers
@@ -108,8 +114,9 @@ class Batch:
     def key_values(self, counts: Tensor | None = None) -> KeyValues:
         """Return the keys and values of all rows, without copying; nothing may be read or fed any more.
 
-        ``counts``, (rows,), are the tokens that each row has written, the last of which it did not read. What
-        was fed beyond them is masked.
+        Args:
+            counts: (rows,) tokens that each row has written, the last of which it did not read. What was
+                fed beyond them is masked.
         """
         mask = self._mask
         if counts is not None:
@@ -149,8 +156,9 @@ class Decoder:
     ) -> tuple[list[Sample], KeyValues]:
         """Read a chunk of tokens on each row, none empty, then sample up to ``max_tokens``.
 
-        There is a seed for each row. Keys and values in ``past``, of what was read so far, are taken over.
-        Returns a sample a row, and the keys and values of all that was read, without each row's last token.
+        There is a seed for each row. Keys and values in ``past``, of what the rows have read so far, are
+        taken over. Return a sample a row, and the keys and values of all that was read, without each row's
+        last token.
         """
         with computing_in(self.precision, self.model):
             batch, logits = self._start(chunks, past)

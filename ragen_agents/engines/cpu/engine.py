@@ -96,7 +96,10 @@ class PrefixCache:
         self._read: list[list[int]] = []
 
     def sample(self, decoder: Decoder, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[Sample]:
-        """Sample a reply to each prompt, none empty, and read only what the decoder's model has not read."""
+        """Sample a reply to each prompt, and read only what is not cached; no prompt is empty.
+
+        The decoder's model is the one that has read what is cached.
+        """
         places = self._places(decoder, prompts)
         suffixes = [prompt[n:] for prompt, (_, n) in zip(prompts, places, strict=True)]
         spare = max(map(len, suffixes)) + _SPARE

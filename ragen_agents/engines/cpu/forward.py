@@ -102,7 +102,10 @@ class ModuleForward:
 
 
 def forward_of(model: Any, windowed: bool) -> Forward:
-    """Return the fastest pass that gives a model's own logits, in the precision of the caller."""
+    """Return the fastest pass that gives the own logits of a model in evaluation mode.
+
+    The two are compared without gradients and in the precision of the caller.
+    """
     plain = ModuleForward(model, windowed)
     if windowed or not is_like_llama(model.config):
         return plain
@@ -213,11 +216,18 @@ def _attention(
 def attend(
     query: Tensor, keys: Tensor | Parted, values: Tensor | Parted, bias: Tensor | None, scaling: float
 ) -> Tensor:
-    """Attend with one query a row and query head; returns (rows, query heads, head size), as ``query`` is.
+    """Attend with one query a row and query head.
 
-    Query heads are a multiple of the key heads. Keys and values are (rows, key heads, slots, head size), or
-    in parts where rows begin alike. The bias, (rows, 1, 1, slots), is added to the products of the rows' own
-    slots that come first; ``scaling`` is the factor of the products.
+    Args:
+        query: (rows, query heads, head size); query heads are a multiple of the key heads.
+        keys: (rows, key heads, slots, head size), or in parts where rows begin alike.
+        values: As ``keys``.
+        bias: (rows, 1, 1, first slots), added to the products of the rows' own slots that come first; or
+            None.
+        scaling: Factor of the products.
+
+    Returns:
+        (rows, query heads, head size).
     """
     own = keys.own if isinstance(keys, Parted) else keys
     shared = query.unflatten(1, (own.shape[1], -1)) * scaling
@@ -247,10 +257,18 @@ def _of_all_rows(states: Tensor, common: Tensor) -> Tensor:
 
 
 def attend_many(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, scaling: float) -> Tensor:
-    """Attend with several queries a row; returns (rows, query heads, queries, head size), as ``query`` is.
+    """Attend with several queries a row.
 
-    Keys and values are (rows, key heads, slots, head size). The bias, (rows, 1, heads that share keys *
-    queries, slots), is added to the products; without one each query sees the slots up to its own.
+    Args:
+        query: (rows, query heads, queries, head size).
+        keys: (rows, key heads, slots, head size).
+        values: As ``keys``.
+        bias: (rows, 1, heads that share keys * queries, slots), added to the products; or None where each
+            query sees the slots up to its own.
+        scaling: Factor of the products.
+
+    Returns:
+        (rows, query heads, queries, head size).
     """
     if bias is None:
         return scaled_dot_product_attention(

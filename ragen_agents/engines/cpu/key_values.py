@@ -29,8 +29,10 @@ class Parted(NamedTuple):
 class GrowingLayer(DynamicLayer):
     """A cache layer with spare room: a step writes one slot and does not copy the others.
 
-    It takes over the buffers of a pair, (rows, heads, room, head size), of which ``length`` slots are in use.
-    ``common`` are keys and values, (heads, slots, head size), of what all rows begin with.
+    Args:
+        pair: Buffers that it takes over, (rows, heads, room, head size).
+        length: Slots of them that are in use.
+        common: Keys and values, (heads, slots, head size), of what all rows begin with.
     """
 
     def __init__(self, pair: Pair | None = None, length: int = 0, common: Pair | None = None) -> None:
@@ -53,7 +55,8 @@ class GrowingLayer(DynamicLayer):
     def update(self, key_states: Tensor, value_states: Tensor, *_: object, **__: object) -> tuple[Any, Any]:
         """Append slots to the first rows; returns all their keys and values, (rows, heads, slots, head size).
 
-        Common slots are apart where one slot a row is appended, and else repeated for each row.
+        If there are common slots, they are apart where one slot a row is appended, and are repeated for
+        each row where more are.
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)

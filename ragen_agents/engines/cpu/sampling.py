@@ -21,9 +21,12 @@ class Drawn(NamedTuple):
 
 
 def draw(logits: Tensor, draws: Tensor, temperature: float) -> Drawn:
-    """Draw a token from each row of logits, (rows, vocabulary); temperature 0 takes the likeliest.
+    """Draw a token from each row of logits.
 
-    Each draw, (rows,) float64 in [0, 1), picks a token by the inverse of the cumulative distribution.
+    Args:
+        logits: (rows, vocabulary).
+        draws: (rows,) float64 in [0, 1): each picks a token by the inverse of the cumulative distribution.
+        temperature: 0 takes the likeliest token.
     """
     tempered = logits.float() if temperature in (0, 1) else logits.float() / temperature
     chances = tempered.softmax(dim=-1)
@@ -39,7 +42,8 @@ def draw(logits: Tensor, draws: Tensor, temperature: float) -> Drawn:
 def _found(chances: Tensor, draws: Tensor) -> Tensor:
     """Return the token whose part of the cumulative distribution holds the draw, (rows,).
 
-    The block of the vocabulary is found first, then the token in it: adding up a row one by one is slow.
+    The block of the vocabulary is found first, then the token in it: adding up a whole row one by one takes
+    longer than all else here.
     """
     width = _width(chances.shape[1])
     blocks = chances.view(len(chances), -1, width)

@@ -70,8 +70,10 @@ class TokenTree:
     def of(cls, ids: Tensor, real: Tensor, start: int) -> "TokenTree":
         """Find what rows have in common: what all begin with, whole prompts, and whole rows.
 
-        Ids and ``real`` (bool, no padding; without gaps on any row) are (R, T), on a CPU; prompts end at the
-        column ``start``.
+        Args:
+            ids: (R, T) token ids, on a CPU.
+            real: (R, T) bool, which are no padding; without gaps on any row.
+            start: Column at which the prompts end.
         """
         mask = real.numpy()
         rows = [row[kept] for row, kept in zip(ids.numpy(), mask, strict=True)]

@@ -56,10 +56,14 @@ def suits_trees(config: Any) -> bool:
 
 
 def tree_states(trunk: Any, ids: Tensor, real: Tensor, start: int, wanted: Tensor) -> Tensor:
-    """Return the last hidden states of the wanted tokens, (n, width), row by row.
+    """Return the last hidden states of some tokens, (n, width), row by row.
 
-    Ids, ``real`` (bool, False for padding; no gaps on any row) and ``wanted`` (bool) are (B, T), and prompts
-    end at the column ``start``. For the trunk, the model below its output head, see `reads_trees`.
+    Args:
+        trunk: The model below its output head; see `reads_trees`.
+        ids: (B, T) token ids.
+        real: (B, T) bool, False for padding; without gaps on any row.
+        start: Column at which the prompts end.
+        wanted: (B, T) bool: n tokens.
     """
     tree = TokenTree.of(ids.cpu(), real.cpu(), start).to(ids.device)
     attend = _attention_in(tree)
@@ -130,10 +134,18 @@ class _Norm(torch.autograd.Function):
 
 
 def tree_attention(tree: TokenTree, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-    """Attend in float32; returns (N, query heads, head size), as ``query`` is.
+    """Attend in float32.
 
-    Keys and values are (N, key heads, head size), of the N tokens of the tree. As many query heads share each
-    key head, and they follow one another; ``scaling`` is the factor of the products.
+    Args:
+        tree: Has the tokens.
+        query: (N, query heads, head size), of the tokens of the tree; as many query heads share each key
+            head, and they follow one another.
+        key: (N, key heads, head size).
+        value: As ``key``.
+        scaling: Factor of the products.
+
+    Returns:
+        (N, query heads, head size), float32.
     """
     attended: Tensor = _TreeAttention.apply(  # type: ignore[no-untyped-call]
         query.float(), key.float(), value.float(), tree, scaling
@@ -158,7 +170,10 @@ def has_packed_kernel() -> bool:
 
 
 def _is_right(device: torch.device, tolerance: float) -> bool:
-    """Compare attention in a small tree, and its gradients, with a softmax over all products."""
+    """Compare attention in a small tree, and its gradients, with a softmax over all products.
+
+    Numbers are about 1 in size.
+    """
     ids = torch.tensor([[1, 2, 3, 4], [1, 2, 5, 0], [1, 6, 7, 8]])
     tree = TokenTree.of(ids, ids != 0, 2)
     drawn = torch.Generator().manual_seed(0)

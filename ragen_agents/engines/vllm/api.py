@@ -75,7 +75,11 @@ def check_supported(version: str, where: str) -> None:
 
 
 def check_extra(extra: dict[str, Any]) -> dict[str, Any]:
-    """Return a user's arguments for vLLM's engine; `ValueError` if some would contradict the trainer."""
+    """Return arguments of a user for vLLM's engine.
+
+    Raises:
+        ValueError: Some of them would contradict the trainer.
+    """
     taken = [name for name in extra if name in OWN_ARGUMENTS]
     if taken:
         raise ValueError(

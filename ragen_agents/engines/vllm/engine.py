@@ -53,7 +53,11 @@ class VllmEngine:
         return []
 
     def sync(self, model: Any, version: int) -> None:
-        """Load the weights of a model; an `EngineError` says that they did not arrive."""
+        """Load the weights of a model, and check that they arrived.
+
+        Raises:
+            EngineError: They did not.
+        """
         # A rollback brings other weights after the same iteration.
         self._again = self._again + 1 if self._label is not None and version == self.version else 0
         self.version, self._source = version, model

@@ -107,7 +107,10 @@ class LocalModel:
         return {output.request_id: _finished(output) for output in outputs if output.finished}
 
     def score(self, ids: Sequence[int]) -> list[float]:
-        """Return the log-probability of each token but the first, in nats; nothing may be queued."""
+        """Return the log-probability of each token but the first, untempered, in nats.
+
+        Called when nothing is queued.
+        """
         from vllm import SamplingParams
 
         self._wake()
@@ -121,7 +124,13 @@ class LocalModel:
         return [float(place[token].logprob) for place, token in pairs]
 
     def reload(self, weights: Iterable[tuple[str, Tensor]], label: str) -> None:
-        """Load weights and discard what older ones computed; `EngineError` if it then holds others."""
+        """Load weights, and discard what was computed with the old ones.
+
+        Called when nothing is queued.
+
+        Raises:
+            EngineError: It holds other weights afterwards.
+        """
         if self._state == "asleep":
             self._wake()
         sent: Sums = {}
@@ -252,7 +261,10 @@ def _prepare_process() -> bool:
 
 @torch.no_grad()
 def _weight_sums(worker: Any, dtype: torch.dtype) -> Sums:
-    """Return the sums of the weights that a worker of vLLM computes with, in the type that was sent."""
+    """Return the sums of the weights that a worker of vLLM computes with.
+
+    Some are kept in float32; in the type that they were sent in they are what was sent.
+    """
     sums: Sums = {}
     for module_name, module in worker.model_runner.get_model().named_modules():
         packed = getattr(module, "cpu_linear", None)

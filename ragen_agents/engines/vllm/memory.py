@@ -84,13 +84,19 @@ def _working_bytes(config: Any, precision: str, sequences: int) -> int:
 
 
 def share_of_device(
-    free: int, total: int, needs: MemoryNeeds, *, cache_gib: float | None = None,
-    utilization: float | None = None, reserved: int = 0, advice: str = MORE_MEMORY,
-) -> MemoryShare:  # fmt: skip
-    """Divide a device of so many free and total bytes between the trainer and vLLM.
+    free: int,
+    total: int,
+    needs: MemoryNeeds,
+    *,
+    cache_gib: float | None = None,
+    utilization: float | None = None,
+    reserved: int = 0,
+    advice: str = MORE_MEMORY,
+) -> MemoryShare:
+    """Divide a device between the trainer and vLLM.
 
-    ``cache_gib`` and ``utilization``, vLLM's share of the device, are the user's; ``reserved`` are bytes that
-    the trainer will take later and keep while vLLM works.
+    Sizes are in bytes. ``cache_gib`` and ``utilization``, the share of the device for vLLM, are what the user
+    has set; ``reserved`` is what the trainer will take later and keep while vLLM works.
     """
     limit = free - MARGIN if utilization is None else int(total * utilization)
     if limit > free:

@@ -67,10 +67,16 @@ class _TroubleError(Exception):
 
 
 class ServedModel:
-    """vLLM's copy of a model behind the root URL of a server; replies have no token beyond its vocabulary.
+    """vLLM's copy of a model behind a URL.
 
-    A request has ``timeout`` seconds. What fails for a passing reason is asked again, until nothing has been
-    answered for ``outage_timeout`` seconds; then an `EngineError` is raised.
+    What fails for a passing reason is asked again, until nothing has been answered for so long that it
+    cannot be one.
+
+    Args:
+        url: Of the server's root.
+        vocabulary: Number of tokens; a reply has no other.
+        timeout: Seconds that one request may take, > 0.
+        outage_timeout: Seconds without an answer after which an `EngineError` is raised, >= 0.
     """
 
     def __init__(self, url: str, vocabulary: int, timeout: float, outage_timeout: float) -> None:
@@ -130,7 +136,11 @@ class ServedModel:
         return await self._ask(api.GENERATE, body, api.Scored, lambda answer: answer.scores(ids))
 
     async def load(self, folder: Path, label: str, sent: Digests) -> None:
-        """Load a folder's weights into the server, which aborts its requests; `EngineError` if it fails."""
+        """Load the weights in a folder into the server, which aborts and forgets its requests.
+
+        Raises:
+            EngineError: They did not arrive.
+        """
         for route, body in api.reloading(folder, label):
             await self._ask(route, body, api.Done, lambda _: None)
         answer = await self._ask(api.CHECKSUMS, api.HASHING, api.Checksums, lambda answer: answer)
@@ -152,9 +162,13 @@ class ServedModel:
         return await self._ask(route, None, kind, lambda answer: answer, "GET")
 
     async def _ask(
-        self, route: str, body: dict[str, Any] | None, kind: type[AnswerT], read: Callable[[AnswerT], T],
+        self,
+        route: str,
+        body: dict[str, Any] | None,
+        kind: type[AnswerT],
+        read: Callable[[AnswerT], T],
         method: str = "POST",
-    ) -> T:  # fmt: skip
+    ) -> T:
         """Send a request until it is answered with something that can be read."""
         for number in count():
             try:
@@ -233,9 +247,16 @@ class ServedEngine:
     """
 
     def __init__(
-        self, servers: Sequence[ServedModel], leads: bool, folder: Path, stop_token_ids: frozenset[int],
-        max_tokens: int, context: int, run: str, processes: "RunProcesses",
-    ) -> None:  # fmt: skip
+        self,
+        servers: Sequence[ServedModel],
+        leads: bool,
+        folder: Path,
+        stop_token_ids: frozenset[int],
+        max_tokens: int,
+        context: int,
+        run: str,
+        processes: "RunProcesses",
+    ) -> None:
         self.version = 0
         self._servers, self._leads = list(servers), leads
         self._folder = folder.absolute() / WEIGHTS
@@ -271,8 +292,10 @@ class ServedEngine:
     def sync(self, model: Any, version: int) -> None:
         """Hand the first process's model over to every server, once, and check that it arrived.
 
-        All processes call this together; those but the first may pass anything. An `EngineError` says, in
-        each, that a server does not have the weights.
+        All processes call this together; those but the first may pass anything.
+
+        Raises:
+            EngineError: A server does not have the weights; it is raised in every process.
         """
         self._forget()
         self.version, self._label = version, f"{self._run}{version}"
@@ -345,7 +368,10 @@ class ServedEngine:
         check_scores(self._sent.scores, scored, server.precision, self.version)
 
     async def _completion(self, request: TokenRequest) -> Completion:
-        """Return the reply to a request, which does not depend on the server that gives it."""
+        """Return the reply to a request.
+
+        It depends on prompt, seed and weights only, so it is that of a server that is gone meanwhile.
+        """
         server = self._servers[request.key % len(self._servers)]
         fields = sampling_fields(request.seed, request.temperature, self._max_tokens, self._stop_token_ids)
         while True:
@@ -395,7 +421,11 @@ class BackgroundLoop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work, whose result is returned or error raised; an interrupt cancels it."""
+        """Wait for work and return what it returns; an interrupt cancels it.
+
+        Raises:
+            BaseException: What the work raised.
+        """
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -133,7 +133,8 @@ def read_answer(body: bytes) -> Answer:
     """Read the body of a completion.
 
     Raises:
-        TroubleError: It cannot be read as a completion, or reports that the server failed to complete it.
+        TroubleError: It is not JSON in UTF-8, not a completion with a reply, or the server reports that it
+            failed to complete the reply.
         EmptyAnswerError: It is a completion without a reply.
         PromptTooLongError: The reply ran into the end of the model's context.
     """

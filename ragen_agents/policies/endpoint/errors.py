@@ -88,7 +88,11 @@ def message_of(answer: APIStatusError) -> str:
 def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Exception:
     """Return the error that an answer without success means.
 
-    Its message, and the place that it redirects to, are texts that may be shown, or empty if it says none.
+    Args:
+        answer: The answer.
+        message: What it says, in one line that may be shown; empty if it says nothing.
+        model: Who was asked.
+        moved: Where it redirects to, in text that may be shown; empty if it does not say.
     """
     status, code = answer.status_code, f"{answer.code} {answer.type}"
     report = f"HTTP {status}{': ' if message else ''}{message}"

@@ -71,9 +71,11 @@ class Gate:
                 self._changed.notify(2)  # the place that is free, and one that may have been added
 
     def slow_down(self, sent: float, wait: float | None) -> None:
-        """Send less, and for the seconds that the server asks for, if it does, nothing.
+        """Send less, and for so many seconds nothing.
 
-        ``sent`` is when the request that was turned down was sent, as `time.monotonic` tells it.
+        Args:
+            sent: When the request that was turned down was sent, as `time.monotonic` tells it.
+            wait: Seconds that the server asks for, or None.
         """
         if sent > self._slowed:
             self.limit = max(1.0, self.limit / 2)
@@ -96,9 +98,14 @@ class EndpointPolicy:
     """
 
     def __init__(
-        self, name: str, model: str, sampling: Sampling, settings: EndpointSettings, key: Key,
+        self,
+        name: str,
+        model: str,
+        sampling: Sampling,
+        settings: EndpointSettings,
+        key: Key,
         connection: Connection,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if key.is_in(f"{name} {settings.model_dump_json()}"):
             raise RagenError("the key is part of the settings, which are recorded; leave it out")
         self.name = name

@@ -54,7 +54,8 @@ def tools_of(conversation: Conversation) -> list[dict[str, Any]]:
 def reply_text(content: str, calls: Sequence[ToolCall], think: bool) -> str:
     """Return the reply that a message stands for: what was said is the thought, the calls are the answer.
 
-    Without a call it is the reply itself. Arguments unlike those asked for become the answer as they are.
+    A message without a call is the reply itself. Arguments that are not as the tool asks for become the
+    answer as they are, which the parser judges.
     """
     if not calls:
         return content

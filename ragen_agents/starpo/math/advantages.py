@@ -18,7 +18,15 @@ _SAME = 1e-8
 
 
 def grpo(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return (R - mean) / std within each group (Shao et al. 2024), with the sample's std as in verl."""
+    """Return (R - mean) / std within each group (Shao et al. 2024), (B,).
+
+    The standard deviation is the sample's (n - 1), as in verl and TRL. A group of one and a group of equal
+    returns have advantage 0.
+
+    Args:
+        returns: (B,), of whole trajectories.
+        groups: (B,) int64, which group each belongs to.
+    """
     return _per_group(returns, groups, lambda inside, _: (inside - inside.mean()) / inside.std())
 
 
@@ -41,20 +49,26 @@ def _differ(numbers: Tensor) -> bool:
 
 
 def dr_grpo(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return R minus the mean of the group, not divided by a deviation (Liu et al. 2025)."""
+    """Return R minus the mean of the group, not divided by a deviation (Liu et al. 2025), (B,).
+
+    Arguments are those of ``grpo``. A group of equal returns has advantage 0.
+    """
     return _per_group(returns, groups, lambda inside, _: inside - inside.mean())
 
 
 def rloo(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return R minus the mean of the *others* of the group (Ahmadian et al. 2024, arXiv 2402.14740)."""
+    """Return R minus the mean of the *others* of the group (Ahmadian et al. 2024, arXiv 2402.14740), (B,).
+
+    Arguments are those of ``grpo``. A group of one and a group of equal returns have advantage 0.
+    """
     return _per_group(returns, groups, lambda inside, _: inside - (inside.sum() - inside) / (len(inside) - 1))
 
 
 def opo(returns: Tensor, groups: Tensor, lengths: Tensor) -> Tensor:
-    """Return R minus the mean of the group weighted by length (OPO, arXiv 2505.23585).
+    """Return R minus the mean of the group weighted by length (OPO, arXiv 2505.23585), (B,).
 
     This baseline has the least variance if the squared norm of a gradient is proportional to the length: the
-    action tokens of a trajectory, (B,).
+    action tokens of a trajectory, (B,). Other arguments are those of ``grpo``.
     """
 
     def centred(inside: Tensor, members: Tensor) -> Tensor:
@@ -64,7 +78,7 @@ def opo(returns: Tensor, groups: Tensor, lengths: Tensor) -> Tensor:
 
 
 def gpg(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return R minus the mean of the group, times the batch's size over that of groups that differ.
+    """Return R minus the mean of the group, times the batch's size over that of groups that differ, (B,).
 
     So groups of equal returns do not shrink the gradient (GPG, arXiv 2504.02546, alpha).
     """
@@ -74,12 +88,18 @@ def gpg(returns: Tensor, groups: Tensor) -> Tensor:
 
 
 def maxrl(successes: Tensor, groups: Tensor) -> Tensor:
-    """Return (success - mean) / mean within each group (MaxRL, arXiv 2602.02710); success is 0 or 1."""
+    """Return (success - mean) / mean within each group (MaxRL, arXiv 2602.02710), (B,).
+
+    Successes, (B,), are 0 or 1; groups are those of ``grpo``.
+    """
     return _per_group(successes, groups, lambda inside, _: inside / inside.mean() - 1)
 
 
 def reinforce(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
-    """Return discounted rewards to go, whitened, (B, T) (REINFORCE++, arXiv 2501.03262); see `gae`."""
+    """Return the discounted rewards from each action token on, whitened (REINFORCE++, arXiv 2501.03262).
+
+    Arguments are those of ``gae``; (B, T).
+    """
     to_go, _ = gae(rewards, torch.zeros_like(rewards), mask, gamma, 1.0)
     return whiten(to_go, mask)
 
@@ -87,10 +107,10 @@ def reinforce(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
 def gae(
     rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float, ends: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return generalised advantages and returns, (B, T) each, over action tokens (Schulman et al. 2016).
+    """Return generalised advantages and returns over action tokens only (Schulman et al. 2016).
 
-    Returns are advantages + values. Episodes end with their last action token: nothing is bootstrapped after
-    it (the paper's horizon is finite and told in the prompt).
+    Episodes end with their last action token: nothing is bootstrapped after it (the paper's horizon is
+    finite and told in the prompt).
 
     Args:
         rewards: (B, T), each turn's reward on its last action token.
@@ -99,6 +119,9 @@ def gae(
         gamma: Discount per action token.
         lam: Lambda per action token.
         ends: (B, T) bool, action tokens over which nothing flows; by default the last of each row.
+
+    Returns:
+        Advantages and returns (advantage + value), (B, T) each.
     """
     advantages = torch.zeros_like(values)
     carried = values.new_zeros(values.shape[0])
@@ -118,11 +141,21 @@ def turn_gae(
     rewards: Tensor, values: Tensor, turn_ids: Tensor, gamma: float, lam: float,
     at_last: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return advantages over turns, equal on all tokens of a turn; returns; and the mask of the returns.
+    """Return advantages over turns, equal on all tokens of a turn.
 
-    All are (B, T), and a turn has its return at the token whose value is read: the first of its action
-    tokens, or the last if ``at_last``. Its reward is the sum of its tokens', (B, T). Turns are told by their
-    ids, (B, T) int64, -1 for context, so a turn without reward is a turn. Discount and lambda are per turn.
+    A turn's value is that before its first action token; its reward is the sum of its tokens'. Turns are
+    told by their ids, so a turn without reward is a turn.
+
+    Args:
+        rewards: (B, T).
+        values: (B, T).
+        turn_ids: (B, T) int64, -1 for context.
+        gamma: Discount per turn.
+        lam: Lambda per turn.
+        at_last: Whether a turn's value is that before its last action token instead.
+
+    Returns:
+        Advantages (B, T); returns (B, T), at the token of each turn whose value is read; the mask of those.
     """
     read = _last_tokens(turn_ids) if at_last else _first_tokens(turn_ids)
     count = int(turn_ids.max()) + 1
@@ -142,11 +175,14 @@ def bilevel_gae(
     rewards: Tensor, values: Tensor, turn_ids: Tensor, gamma: float, lam: float,
     turn_gamma: float, turn_lam: float, at_last: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return advantages over turns, then over the tokens inside each turn, and returns, (B, T) each.
+    """Return advantages over turns, then over the tokens inside each turn (RAGEN v2, bi-level GAE).
 
-    It is bi-level GAE of RAGEN v2. The turn's return, advantage + value from ``turn_gae``, is what its tokens
-    lead to: inside the turn it takes the place of the reward at the last token, and nothing flows over the
-    turn's end. The value of a turn is that before its last token, as published, or before its first.
+    The turn's return, advantage + value from ``turn_gae``, is what its tokens lead to: inside the turn it
+    takes the place of the reward at the last token, and nothing flows over the turn's end. The value of a
+    turn is that before its last token, as published, or before its first.
+
+    Returns:
+        Advantages and returns, (B, T) each.
     """
     _, turn_returns, read = turn_gae(rewards, values, turn_ids, turn_gamma, turn_lam, at_last)
     index, last = turn_ids.clamp(min=0), _last_tokens(turn_ids)
@@ -171,7 +207,8 @@ def whiten(advantages: Tensor, mask: Tensor) -> Tensor:
 def place_rewards(turn_rewards: list[list[float]], turn_ids: Tensor) -> Tensor:
     """Return (B, T) with each turn's reward on its last action token.
 
-    An empty reply gives its reward to the action token before it, or after it if there is none before.
+    A turn without any token (an empty reply) gives its reward to the action token before it, or after it
+    if there is none before.
     """
     placed = torch.zeros(turn_ids.shape)
     for row, rewards in enumerate(turn_rewards):
@@ -196,9 +233,17 @@ def step_advantages(
 ) -> list[list[float]]:  # fmt: skip
     """Return (return - mean) / deviation over the turns of a group that start in the same state.
 
-    A turn whose state no other turn of the group shares has advantage 0, and so have turns of equal returns.
-    The deviation is the sample's (n - 1), or 1 unless ``divide``. Returns, from each turn on, states and the
-    result have a list for each of B episodes; ``groups`` are the episodes'.
+    The deviation is the sample's (n - 1). A turn whose state no other turn of the group shares has
+    advantage 0, and so have turns of equal returns.
+
+    Args:
+        returns: From each turn on, of B episodes.
+        states: What identifies the state before each turn.
+        groups: Group of each episode.
+        divide: Whether to divide by the deviation.
+
+    Returns:
+        One number a turn, in the shape of ``returns``.
     """
     alike: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
     for row, (group, before) in enumerate(zip(groups, states, strict=True)):

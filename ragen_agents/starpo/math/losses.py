@@ -28,8 +28,14 @@ def clipped_surrogate(
 ) -> TokenLoss:  # fmt: skip
     """Return PPO's clipped loss (Schulman et al. 2017) with separate bounds (clip-higher, DAPO).
 
-    The ratio of the policy to the old one, without gradient, is clipped to [1 - low, 1 + high]. With ``dual``
-    > 1 the loss of a negative advantage is at most ``-dual * advantage`` (dual clip, Ye et al. 2020).
+    Args:
+        logprobs: Under the policy that is trained.
+        old_logprobs: Under the policy that the ratio is taken to; without gradient.
+        advantages: Per token.
+        low: The ratio is clipped to at least 1 - low.
+        high: And to at most 1 + high.
+        dual: Where the advantage is negative the loss is at most ``-dual * advantage`` (dual clip, Ye et
+            al. 2020), with ``dual`` > 1; None for no such bound.
     """
     ratio = torch.exp((logprobs - old_logprobs).clamp(-20.0, 20.0))
     plain = -advantages * ratio
@@ -49,7 +55,7 @@ def clipped_weight(
 ) -> TokenLoss:
     """Return CISPO's loss (MiniMax 2025, arXiv 2506.13585): the clipped ratio weighs log pi, as a constant.
 
-    Without ``low`` there is no lower bound.
+    Arguments are those of ``clipped_surrogate``; without ``low`` there is no lower bound.
     """
     ratio = torch.exp((logprobs - old_logprobs).clamp(-20.0, 20.0)).detach()
     bounded = ratio.clamp(None if low is None else 1.0 - low, 1.0 + high)
@@ -60,8 +66,11 @@ def with_sequence_ratio(log_ratios: Tensor, mask: Tensor) -> Tensor:
     """Return log-ratios with the value of their sequence's mean and each token's own gradient, (B, T).
 
     The token form of GSPO (arXiv 2507.18071, section 4.3): with one advantage per sequence its gradient is
-    that of the mean, and different advantages of tokens do not cancel. The mask has the tokens of each row's
-    sequence.
+    that of the mean, and different advantages of tokens do not cancel.
+
+    Args:
+        log_ratios: (B, T), with gradient.
+        mask: (B, T) bool, the tokens of each row's sequence.
     """
     own = log_ratios.detach()
     mean = torch.where(mask, own, 0.0).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
@@ -73,7 +82,7 @@ def geometric_mean(
 ) -> TokenLoss:  # fmt: skip
     """Return GMPO's loss (arXiv 2507.20673): the ratio is the geometric mean of the tokens' clipped ratios.
 
-    Log-ratios are clipped, to [-low, high].
+    Arguments are those of ``clipped_surrogate``, but log-ratios are clipped, to [-low, high].
     """
     gap = logprobs - old_logprobs
     clipped = torch.where(advantages > 0, gap > high, gap < -low) & (advantages != 0)
@@ -84,8 +93,8 @@ def geometric_mean(
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = None) -> Tensor:
     """Return half the squared error per token.
 
-    With ``clip`` it is the larger one of the values' error and that of the values clipped to within ``clip``
-    of the old ones, as in the published code of PPO.
+    With ``clip`` it is the larger one of the values' error and that of the values clipped to within
+    ``clip`` of the old ones, as in the published code of PPO (Schulman et al. 2017).
     """
     error = (values - returns) ** 2
     if clip is not None:
@@ -109,7 +118,10 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, kind: KlEstimator) -> Tenso
 
 
 def importance_weights(old_logprobs: Tensor, rollout_logprobs: Tensor, cap: float) -> Tensor:
-    """Return truncated importance weights min(pi_trainer / pi_engine, cap) per token, without gradient."""
+    """Return truncated importance weights min(pi_trainer / pi_engine, cap) per token, without gradient.
+
+    They correct for an engine whose arithmetic, or whose weights, differ from the trainer's.
+    """
     return torch.exp((old_logprobs - rollout_logprobs).clamp(-20.0, 20.0)).clamp(max=cap).detach()
 
 

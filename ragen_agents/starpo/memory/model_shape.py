@@ -79,8 +79,11 @@ def _known_config(source: str) -> Any | None:
 def read_config(name: str, download: bool = False) -> Any:
     """Return the transformers config of a model; a folder needs no more than its config.json.
 
-    The paper's models, Qwen2.5 of 0.5B to 7B, need nothing. With ``download`` the config of another model of
-    a hub is downloaded if it is not here.
+    The paper's models, Qwen2.5 of 0.5B to 7B, need nothing.
+
+    Args:
+        name: "starter", "smollm2" or another of `ragen models list`, a folder, a GGUF file, or "hf:NAME".
+        download: Whether the config of a hub's model is downloaded if it is not here.
     """
     source = model_source(name)
     try:
@@ -102,7 +105,10 @@ class UnknownShapeError(RagenError):
 
 
 def shape_of(config: Any) -> ModelShape:
-    """Return the sizes of a model by its transformers config; `UnknownShapeError` if it is another kind."""
+    """Return the sizes of the model that a transformers config describes.
+
+    An `UnknownShapeError` says that it is no decoder of attention and gated feed-forward layers.
+    """
     text = config.get_text_config()
     try:
         with torch.device("meta"):

@@ -38,6 +38,10 @@ def fitted_to_device(
 
     They are the same in every process, for each passes its share of them. A model whose memory cannot be
     planned is left to try.
+
+    Raises:
+        DoesNotFitError: No micro-batches fit.
+        RagenError: There is no such model.
     """
     own = this_device()
     smallest = Device(min(from_all(own.memory, accelerator)), own.is_cuda)

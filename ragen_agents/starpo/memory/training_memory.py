@@ -157,9 +157,15 @@ class Arithmetic:
 
 
 def plan_memory(
-    config: TrainConfig, shape: ModelShape, conversations: Conversations, device: Device, *,
-    devices: int = 1, vllm: MemoryNeeds | None = None, own_engine: bool = False,
-) -> MemoryPlan:  # fmt: skip
+    config: TrainConfig,
+    shape: ModelShape,
+    conversations: Conversations,
+    device: Device,
+    *,
+    devices: int = 1,
+    vllm: MemoryNeeds | None = None,
+    own_engine: bool = False,
+) -> MemoryPlan:
     """Return the memory of a run on each device."""
     # A policy that is split is whole in each process that generates; servers have copies of their own.
     has_copy = own_engine or config.engine != "vllm-server"

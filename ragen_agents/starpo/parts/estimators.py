@@ -103,7 +103,11 @@ def per_token(per_trajectory: Tensor, mask: Tensor) -> Tensor:
 
 
 def estimate_advantages(estimator: Estimator, batch: EstimatorInput) -> AdvantageEstimate:
-    """Return the advantages of an estimator; a `RagenError` says that an update cannot use them."""
+    """Return the advantages that an estimator computes.
+
+    Raises:
+        RagenError: An estimator of a user's own returned something that an update cannot use.
+    """
     estimate = estimator.function(batch)
     tensors = (estimate.advantages, estimate.value_targets, estimate.value_mask)
     wrong = [tuple(t.shape) for t in tensors if t is not None and t.shape != batch.mask.shape]

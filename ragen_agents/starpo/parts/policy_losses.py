@@ -59,7 +59,11 @@ register_policy_loss = POLICY_LOSSES.register
 
 
 def token_loss(chosen: PolicyLoss, batch: PolicyLossInput) -> TokenLoss:
-    """Return the loss of each token; a `RagenError` says that an update cannot use it."""
+    """Return the loss of each token.
+
+    Raises:
+        RagenError: A policy loss of a user's own returned something that an update cannot use.
+    """
     result = chosen.function(batch)
     shape = batch.mask.shape
     if result.loss.shape != shape or result.clipped.shape != shape:

@@ -30,14 +30,20 @@ PartT = TypeVar("PartT", bound=Part)
 
 
 class Registry(Generic[PartT]):
-    """Parts of one kind by name, as registered; the config's ``field`` chooses among them."""
+    """Parts of one kind by name, in the order of their registration.
+
+    Args:
+        field: The config field that chooses among them, for error messages.
+    """
 
     def __init__(self, field: str) -> None:
         self.field = field
         self._parts: dict[str, PartT] = {}
 
     def register(self, part: PartT) -> PartT:
-        """Add a part, so that settings can name it, and return it; it replaces an earlier one of a user's.
+        """Add a part, so that settings can name it, and return it.
+
+        It replaces an earlier one of a user's with the same name.
 
         Raises:
             RagenError: A part of the project has the name.
@@ -60,7 +66,11 @@ class Registry(Generic[PartT]):
         return tuple(self._parts)
 
     def check(self, name: str) -> str:
-        """Return a name that is registered; a `ValueError` for any other lists the known ones."""
+        """Return a name that is registered.
+
+        Raises:
+            ValueError: It is unknown; the message lists the known ones.
+        """
         if name not in self._parts:
             raise ValueError(
                 f"{self.field} is {name!r}, but must be one of {', '.join(self._parts)}; "

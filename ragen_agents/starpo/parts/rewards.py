@@ -76,7 +76,10 @@ def grounded(thought: str, coordinates: str) -> float:
 
     It reads the first mention of each kind of thing ("Player", "Box") with row and column behind it: later
     ones are plans. Each true place counts once, so that repeating one earns nothing. 0 where there is none.
-    The state is in the observation format "coordinates".
+
+    Args:
+        thought: Any text.
+        coordinates: The state in the observation format "coordinates".
     """
     true = claimed = 0
     for line in coordinates.splitlines():

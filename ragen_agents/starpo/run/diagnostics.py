@@ -151,11 +151,9 @@ def _joined(prompt: Sequence[int], reply: Sequence[int]) -> Trajectory:
 
 
 def information(logprobs: Tensor, own: Tensor, lengths: Tensor) -> dict[str, float]:
-    """Compute entropies, mutual information and retrieval rates of n >= 2 texts under N >= 2 prompts.
+    """Compute entropies, mutual information and retrieval rates from a matrix of log-probabilities.
 
-    Log-probabilities are (n, N), in nats; ``own``, (n,) int64, is the place of each text's own prompt, and
-    ``lengths``, (n,) int64, are tokens. With matched_i = log p(z_i | own prompt) and marginal_i = log mean_j
-    p(z_i | x_j):
+    With matched_i = log p(z_i | own prompt) and marginal_i = log mean_j p(z_i | x_j):
 
     - ``conditional_entropy``: H(Z|X) = -mean(matched), and ``entropy``: H(Z) = -mean(marginal).
     - ``mutual_information``: mean(matched - marginal) = H(Z) - H(Z|X), if the N prompts are all that there
@@ -166,6 +164,11 @@ def information(logprobs: Tensor, own: Tensor, lengths: Tensor) -> dict[str, flo
     - ``z_score``: mean(matched - marginal) / (std(marginal) + 0.001).
     - ``retrieval@k``: share of texts whose own prompt is among the k likeliest; a tie counts as not.
       ``chance@k`` is k / N.
+
+    Args:
+        logprobs: (n, N) float: of n >= 2 texts under N >= 2 different prompts.
+        own: (n,) int64: the place of each text's own prompt among the N.
+        lengths: (n,) int64: tokens of each text, >= 1.
     """
     count = logprobs.shape[1]
     gain, marginal, matched = _gain(logprobs, own)
@@ -206,7 +209,7 @@ def probe_gradients(
     ``reward_std`` is the mean deviation of a bucket's groups; ``policy``, ``entropy`` and ``divergence`` are
     norms of the gradients of these terms of the loss, unweighted, on all trajectories of the bucket as one
     optimizer batch. Fewer groups than buckets leave buckets without metrics. All buckets have as many groups,
-    because the mean of fewer has a larger norm; spare groups in the middle are left out.
+    because the mean of fewer has a larger norm; groups in the middle that are too many are left out.
     """
     deviations = group_std(filtered_returns(config, trajectories))
     numbers = group_numbers(trajectories)

@@ -55,7 +55,11 @@ def advice(config: TrainConfig, phase: str | None) -> str:
 
 @contextmanager
 def reported(config: TrainConfig, phase: str) -> Iterator[None]:
-    """Raise an `OutOfMemoryError` with advice for any error that says that memory ran out."""
+    """Raise what says that memory ran out as an error for people.
+
+    Raises:
+        OutOfMemoryError: It did.
+    """
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -75,7 +75,7 @@ class EchoTrapMonitor:
     def healthy(self) -> bool:
         """Whether no sign stands, and success is nearer to its best window's than to a collapse.
 
-        So must the last iteration's be: a window's mean tells of a steep fall too late.
+        The last iteration's too: a window's mean tells of a steep fall too late.
         """
         worst = min([self._level().success, *self._values("success")[-1:]])
         near = worst >= (1 + self.config.success_floor) / 2 * self.best.success

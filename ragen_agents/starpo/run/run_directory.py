@@ -54,7 +54,10 @@ def own_parts(config: TrainConfig, **passed: object | None) -> dict[str, str]:
 
 
 def default_run_dir(config: TrainConfig, parts: Mapping[str, str] | None = None) -> Path:
-    """Return a path under ``runs/`` by config and parts, so that the same command resumes its run."""
+    """Return a path under ``runs/`` that depends on the config and the names of the caller's parts only.
+
+    The same command, or the same script, therefore resumes its run.
+    """
     game = re.sub(r"\W+", "-", config.game.split("/")[-1].removesuffix("Text-v0"))
     method = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
     digest = config_digest(config)

@@ -55,8 +55,8 @@ class RunState:
     def resume(self) -> None:
         """Load the latest checkpoint, if there is one, and show the monitor what came before it.
 
-        Raises:
-            RagenError: It cannot be loaded, that of a longer run is missing, or processes see different ones.
+        A `RagenError` says that it cannot be loaded, that those of a longer run are missing, or that several
+        processes do not see the same ones.
         """
         accelerator = self.learner.accelerator
         latest = checkpoint.latest(self.checkpoints)
@@ -81,7 +81,8 @@ class RunState:
     def _check_begins(self) -> None:
         """Refuse to begin again where a run has got beyond its first checkpoint: its metrics would be lost.
 
-        A run that was killed before it had one has ``save_every`` iterations at most.
+        A run that was killed, or whose disk was full, before it had one has ``save_every`` iterations
+        at most.
         """
         if not (self.run_dir / METRICS).exists():
             return
@@ -101,7 +102,11 @@ class RunState:
         self.learner.moved = False
 
     def save_settled(self, journal: Journal) -> bool:
-        """Save the run as last settled; returns whether it could be: not if weights have changed since."""
+        """Save the run as it was when it was last settled.
+
+        Returns:
+            Whether it could be: not if weights have changed since.
+        """
         if self.learner.moved or self._settled is None:
             return False
         self.progress = self._settled

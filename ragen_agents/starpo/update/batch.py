@@ -146,7 +146,10 @@ def _filled(attention_mask: Tensor) -> slice:
 
 
 def mini_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[int]]:
-    """Return the trajectories of each step: each epoch is a fresh permutation, cut into ``steps`` parts."""
+    """Return the trajectories of each optimizer step.
+
+    Each epoch is a fresh permutation cut into ``steps`` parts whose sizes differ by one at most.
+    """
     rng = np.random.default_rng(seed)
     parts = []
     for _ in range(epochs):
@@ -159,8 +162,8 @@ def micro_batches(sizes: Sequence[Size], chosen: Sequence[int], budget: int) -> 
     """Cut chosen trajectories into parts of similar sizes whose padded rows have at most ``budget`` tokens.
 
     Prompts, and what follows them, are padded to the part's longest. A trajectory larger than the budget is a
-    part of its own, and its rows stay together. The largest parts come first: if memory runs out, it does at
-    once.
+    separate part, and the rows of a trajectory stay together. The largest parts come first, so that if memory
+    runs out, it does so at once.
     """
     parts: list[list[int]] = []
     before = after = rows = 0

@@ -96,8 +96,8 @@ class Learner:
     def whole_policy(self) -> Any:
         """Return the policy with its present weights; all processes call this together.
 
-        If the weights are sharded, it is a copy, which the next call updates; if it is only saved, a copy in
-        the first process's host memory, and None in the others.
+        If the weights are sharded, it is a copy, which the next call updates. If it is only saved, the copy
+        is in the first process's host memory, and None in the others.
         """
         policy = self.models.policy
         return policy if self._copy is None else self._copy.refreshed_from(policy)
@@ -164,7 +164,11 @@ class Learner:
                     yield loss * weight, {k: v.detach() * share for k, v in metrics.items()}
 
     def gradient_norm(self, prepared: Prepared, rows: list[int], term: Term) -> float | None:
-        """Return the norm of the gradient of one term of the policy's loss; None if it has no such term."""
+        """Return the norm of the gradient of one term of the policy's loss, unweighted; nothing is learned.
+
+        Returns:
+            None if the loss has no such term.
+        """
         if not self._passed(partial(self._differentiate_term, prepared, rows, term)):
             return None
         weights = self.models.policy_parameters()
@@ -218,8 +222,8 @@ class Learner:
         """Yield this process's passes, each with the factor of its loss.
 
         A pass beyond its share weighs nothing. Every process makes one at least, since all have the same
-        metrics; where the weights are split, as many as the others, and as gradients are averaged over
-        processes there, the factor is their number.
+        metrics; where the weights are split it makes as many as the others. There gradients are averaged
+        over processes, so the factor is their number.
         """
         budget = self.config.update.micro_batch_tokens
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
@@ -370,8 +374,8 @@ def make_optimizer(weights: list[nn.Parameter], learning_rate: float, settings: 
 def rate_factor(settings: Update, iterations: int, done: float) -> float:
     """Return the factor of the learning rates of an optimizer step, in [0, 1].
 
-    The formulas are those of ``transformers.get_scheduler``, with iterations in place of steps; within one,
-    each step has its own.
+    The formulas are those of ``transformers.get_scheduler``, with iterations in place of steps: those before
+    the step, a fraction within one, so that each of its steps has its own.
     """
     if done < settings.warmup_iterations:
         return done / settings.warmup_iterations

@@ -70,9 +70,12 @@ class Prepared:
 
 
 def prepare(
-    config: TrainConfig, batch: TrainBatch, scores: Scores, reference_logprobs: Tensor | None,
+    config: TrainConfig,
+    batch: TrainBatch,
+    scores: Scores,
+    reference_logprobs: Tensor | None,
     is_scored: bool = True,
-) -> Prepared:  # fmt: skip
+) -> Prepared:
     """Turn the rewards of scored trajectories into advantages.
 
     The reference's log-probabilities, (B, T), are None if no divergence is applied. ``is_scored``: the scores

@@ -50,9 +50,11 @@ Part = Literal["all", "policy", "critic", "initial"]
 class ActorCritic(nn.Module):
     """Policy and critic in one module, which FSDP can split.
 
-    The policy is a causal language model; if it has adapters, a "separate" critic is a second adapter of it.
-    Other critics are "shared" and None. The temperature is that of the rollouts; with ``float32_head`` logits
-    are computed in float32 also under autocast.
+    Args:
+        policy: A causal language model. If it has adapters, a separate critic is a second adapter of it.
+        critic: "separate", "shared" or None.
+        temperature: That of the rollouts.
+        float32_head: Whether logits are computed in float32 also under autocast.
     """
 
     def __init__(
@@ -79,10 +81,14 @@ class ActorCritic(nn.Module):
         return ("policy", "critic") if self._apart else ("all",)
 
     def forward(self, ids: Tensor, real: Tensor, mask: Tensor, start: int, part: Part = "all") -> Scores:
-        """Score rows of tokens; the scores of all but the chosen part are 0.
+        """Score rows of tokens.
 
-        Ids, ``real`` (bool, False for padding) and ``mask`` (bool, action tokens) are (B, T). The first
-        prompts end at the column ``start``; the prompt of a group is processed once.
+        Args:
+            ids: (B, T) token ids.
+            real: (B, T) bool, False for padding.
+            mask: (B, T) bool, action tokens.
+            start: Column at which the first prompts end; the prompt of a group is processed once.
+            part: The part to score; the scores of all others are 0.
         """
         logprobs = entropies = values = torch.zeros(ids.shape, device=ids.device)
         states = None
@@ -142,9 +148,12 @@ class ActorCritic(nn.Module):
 
 
 def score_trajectories(
-    models: nn.Module, batch: TrainBatch, trajectories: Sequence[int], device: torch.device,
+    models: nn.Module,
+    batch: TrainBatch,
+    trajectories: Sequence[int],
+    device: torch.device,
     part: Part = "all",
-) -> Scores:  # fmt: skip
+) -> Scores:
     """Return the scores of n trajectories of a batch: (n, the columns that they fill)."""
     read = batch.passed(trajectories, device)
     scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start, part)
@@ -154,7 +163,11 @@ def score_trajectories(
 
 
 def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
-    """Return the model, in float32 or below adapters in ``update.precision``, and its tokenizer."""
+    """Return the model, with adapters if asked for, and its tokenizer.
+
+    It is in float32. If only adapters are trained and ``update.precision`` is bfloat16, all other weights
+    are in bfloat16.
+    """
     precision = "float32" if config.lora is None else config.update.precision
     model, tokenizer = load_model(config.model, getattr(torch, precision))
     model.to(device)

@@ -70,8 +70,9 @@ def head_product(states: Tensor, weight: Tensor, rounded: Tensor) -> Tensor:
     """Return ``states @ weight.T``, (n, vocabulary) in float32, computed from bfloat16 operands.
 
     Autocast would round the result as well, and neighbouring bfloat16 numbers between 16 and 32 differ by
-    0.125. A product in float32 takes ten times as long on tensor cores. The weight, (vocabulary, d), receives
-    the gradient; several products share its copy in bfloat16.
+    0.125. A product in float32 takes about ten times as long on tensor cores.
+
+    The weight, (vocabulary, d), receives the gradient; several products share its copy in bfloat16.
     """
     product: Tensor = _HeadProduct.apply(states, weight, rounded)  # type: ignore[no-untyped-call]
     return product

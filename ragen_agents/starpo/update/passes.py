@@ -20,10 +20,14 @@ def trunk_of(policy: Any) -> Any:
 
 
 def states_before(trunk: Any, ids: Tensor, real: Tensor, chosen: Tensor, start: int) -> Tensor:
-    """Return the last hidden states from which the n chosen tokens are predicted, (n, width), row by row.
+    """Return the last hidden states from which some tokens are predicted, (n, width), row by row.
 
-    Ids, ``real`` (bool, no padding) and ``chosen`` (bool; none the first of its row) are (B, T). What rows
-    begin with, up to the column ``start`` at which prompts end, is read and differentiated once.
+    Args:
+        trunk: The model below its output head.
+        ids: (B, T) token ids.
+        real: (B, T) bool, which are no padding.
+        chosen: (B, T) bool: n tokens, none of which is the first of its row.
+        start: Column at which the prompts end; what rows begin with is read and differentiated once.
     """
     before = torch.nn.functional.pad(chosen[:, 1:], (0, 1))
     if reads_trees(trunk):
@@ -32,7 +36,10 @@ def states_before(trunk: Any, ids: Tensor, real: Tensor, chosen: Tensor, start: 
 
 
 def hidden_states(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
-    """Return hidden states, (B, T, d), as `states_before` does; rows share the pass of equal prompts."""
+    """Return the last hidden states of rows, (B, T, d), as `states_before` does.
+
+    Rows whose first ``start`` columns are equal share one pass over them.
+    """
     prompts, copies = ids[:, :start].unique(dim=0, return_inverse=True)
     first = torch.empty(len(prompts), dtype=torch.int64, device=ids.device)
     first[copies] = torch.arange(len(ids), device=ids.device)

@@ -62,7 +62,11 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def part_like(tensor: Tensor, target: Tensor) -> Tensor:
-    """Return a tensor on the target's device, split like it; `ValueError` if it has another shape."""
+    """Return a tensor on the target's device, split like it.
+
+    Raises:
+        ValueError: It has another shape.
+    """
     if tensor.shape != target.shape:
         raise ValueError(f"{tuple(tensor.shape)} values for a weight of {tuple(target.shape)}")
     if isinstance(target, DTensor):
