@@ -16,8 +16,8 @@ from ragen_agents.starpo import PRESETS, SCALES, Callback, TrainConfig, Trainer,
 from ragen_agents.starpo.rollout_step import learnable, training_groups
 from ragen_agents.starpo.setup import env_factory
 from ragen_agents.starpo.update.batch import TrainBatch
+from ragen_agents.starpo.update.loss import prepare
 from ragen_agents.starpo.update.models import Scores
-from ragen_agents.starpo.update.prepared import prepare
 
 GAMES: Final = {
     "bandit": "ragen/BanditText-v0",

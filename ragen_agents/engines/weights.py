@@ -22,8 +22,7 @@ PROBE_LENGTH: Final = 64
 TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest mean difference of log-probabilities, in nats, by the engine's arithmetic. Rounding makes about
 1e-6 in float32, and up to 0.14 in bfloat16; weights under wrong names make several nats."""
-_CHUNK: Final = 1 << 22
-"""Elements hashed at the same time."""
+_CHUNK: Final = 1 << 22  # elements hashed at the same time
 _FIRST: Final = -0x61C8864680B583EB
 _SECOND: Final = -0x40A7B892E31B1A47
 """Odd multipliers of a mixer of 64 bits, as signed numbers (SplitMix64, doi:10.1145/2660193.2660195)."""
@@ -33,8 +32,7 @@ Sums = dict[str, int]
 """A number of 64 bits for each place: a layer, or a weight outside of all layers."""
 _EMPTY: Final = hashlib.sha256().hexdigest()
 """Hash of a weight that a server on a CPU keeps in a packed copy only."""
-_VOCABULARY_BLOCK: Final = 64
-"""Rows to a multiple of which vLLM pads embeddings."""
+_VOCABULARY_BLOCK: Final = 64  # rows to a multiple of which vLLM pads embeddings
 Digests = dict[str, str]
 
 
@@ -129,13 +127,8 @@ def check_scores(expected: Sequence[float], scored: Sequence[float], precision: 
 
 
 def sum_of(weight: Tensor) -> int:
-    """Return the sum of a weight's hashed elements; zeros count nothing.
-
-    Args:
-        weight: Of any shape, in a precision of 16 or 32 bits.
-    """
-    flat = weight.detach().reshape(-1)
-    bits = flat.view(_BITS[weight.element_size()])
+    """Return the sum of the hashed elements of a weight of 16 or 32 bits; zeros count nothing."""
+    bits = weight.detach().reshape(-1).view(_BITS[weight.element_size()])
     total = torch.zeros((), dtype=torch.int64, device=weight.device)
     for chunk in bits.split(_CHUNK):
         mixed = chunk.long() * _FIRST
@@ -188,7 +181,7 @@ def check_sums(sent: Mapping[str, int], held: Mapping[str, int], label: str) -> 
 
 def digest_of(weight: Tensor) -> str:
     """Return the SHA-256 of a weight's bytes."""
-    flat = weight.detach().cpu().contiguous().view(-1)
+    flat = weight.detach().cpu().flatten()
     return hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
 
 

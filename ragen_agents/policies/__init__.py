@@ -56,13 +56,9 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
             "prefix a model with vllm: to run it in vLLM"
         )
     try:
-        if agent != model:
-            from ragen_agents.policies.language_models import VllmPolicy
+        from ragen_agents.policies.language_models import TransformersPolicy, VllmPolicy
 
-            return VllmPolicy(source, sampling, agent)
-        from ragen_agents.policies.language_models import TransformersPolicy
-
-        return TransformersPolicy(source, sampling, agent)
+        return (TransformersPolicy if agent == model else VllmPolicy)(source, sampling, agent)
     except ImportError as error:
         raise RagenError(f"agent '{agent}' needs {error.name}; {install_hint('models')}") from error
 
@@ -89,6 +85,8 @@ def _added_policy(point: EntryPoint, sampling: Sampling) -> Policy:
     what = f"agent '{point.name}' ({point.value})"
     try:
         policy: Any = point.load()(sampling)
+        if is_policy(policy):
+            policy.name = point.name
     except (Exception, SystemExit) as error:
         raise RagenError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
     if not is_policy(policy):
@@ -96,7 +94,6 @@ def _added_policy(point: EntryPoint, sampling: Sampling) -> Policy:
             f"{what} made {policy!r:.80}, but must make a policy: with batch_size and act(requests), or "
             "with concurrency, async reply(request) and async close()"
         )
-    policy.name = point.name
     return cast("Policy", policy)
 
 

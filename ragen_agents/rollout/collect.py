@@ -12,10 +12,8 @@ from ragen_agents.rollout.claims import CheckedThought
 from ragen_agents.rollout.episode import describe_error
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import ConversationWrapper, EndReason, TurnResult, whole_turn
-from ragen_envs.conversation.protocol import Message
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.game.claims import ClaimingFace
-from ragen_envs.game.oracle import Budget
 from ragen_envs.levels.seeding import new_stream
 
 
@@ -153,38 +151,30 @@ class Collector:
         self.engine.submit([request])
 
     def _receive(self, trajectories: Sequence[Trajectory], completions: Sequence[Completion]) -> None:
-        """Play replies, each in the game of its trajectory."""
         for completion in completions:
-            trajectory, env = trajectories[completion.key], self._envs[completion.key]
-            reply, cut_off = self.codec.text(completion.ids), completion.finish == "length"
-            trajectory.append_reply(completion.ids, completion.logprobs, completion.entropies)
-            turn = whole_turn(reply, env.settings.prefix)
-            before, asked = self.reward.before(env), (env.messages, env.state_text(), env.budget)
-            trajectory.messages.append({"role": "assistant", "content": turn})
-            try:
-                claims = env.claims(reply, cut_off)
-                result = env.play(reply, cut_off)._replace(claims=claims)
-            except Exception as error:  # a game that breaks ends its episode, not the run
-                trajectory.end, trajectory.error = EndReason.ERROR, describe_error(error)
-                continue
-            parts = _checked_parts(self.reward.parts(before, reply, result))
-            self._append(trajectory, completion, env, asked, reply, result, parts)
+            self._receive_one(trajectories[completion.key], self._envs[completion.key], completion)
 
-    def _append(
-        self, trajectory: Trajectory, completion: Completion, env: ConversationWrapper,
-        asked: tuple[list[Message], str, Budget], reply: str, result: TurnResult,
-        parts: dict[str, float],
-    ) -> None:  # fmt: skip
-        messages, state, budget = asked
-        thought = None
-        if isinstance(env.face, ClaimingFace):
-            thought = CheckedThought(result.claims, result.parsed.actions)
+    def _receive_one(self, trajectory: Trajectory, env: ConversationWrapper, completion: Completion) -> None:
+        """Play a reply in the game of its trajectory."""
+        reply, cut_off = self.codec.text(completion.ids), completion.finish == "length"
+        trajectory.append_reply(completion.ids, completion.logprobs, completion.entropies)
+        turn = whole_turn(reply, env.settings.prefix)
+        trajectory.messages.append({"role": "assistant", "content": turn})
+        before, messages = self.reward.before(env), env.messages
+        state, budget = env.state_text(), env.budget
+        try:
+            claims = env.claims(reply, cut_off)
+            result = env.play(reply, cut_off)._replace(claims=claims)
+        except Exception as error:  # a game that breaks ends its episode, not the run
+            trajectory.end, trajectory.error = EndReason.ERROR, describe_error(error)
+            return
+        is_checked = isinstance(env.face, ClaimingFace)
         trajectory.turns.append(
             TrajectoryTurn(
-                reply=reply, rewards=parts, valid=result.parsed.is_valid,
-                effective=any(result.effective), actions=len(result.executed),
-                cut_off=completion.finish == "length", state=state, budget=budget,
-                thought=thought,
+                reply=reply, rewards=_checked_parts(self.reward.parts(before, reply, result)),
+                valid=result.parsed.is_valid, effective=any(result.effective),
+                actions=len(result.executed), cut_off=cut_off, state=state, budget=budget,
+                thought=CheckedThought(result.claims, result.parsed.actions) if is_checked else None,
             )
         )  # fmt: skip
         trajectory.end = result.end
@@ -197,23 +187,29 @@ class Collector:
 
 def _check(completions: Sequence[Completion], waiting: set[int]) -> None:
     """Check that an engine, perhaps the user's, returned what it was asked for."""
-    for key, ids, logprobs in ((c.key, c.ids, c.logprobs) for c in completions):
-        if key not in waiting:
-            raise RagenError(f"the engine returned a completion for the key {key}, which is not open")
-        waiting.remove(key)
-        if logprobs is None:
-            continue
-        if len(logprobs) != len(ids) or not all(map(math.isfinite, logprobs)):
+    for one in completions:
+        if one.key not in waiting:
+            raise RagenError(f"the engine returned a completion for the key {one.key}, which is not open")
+        waiting.remove(one.key)
+        tokens = f"the engine returned {len(one.ids)} tokens for the key {one.key}"
+        logprobs = one.logprobs
+        if logprobs is not None and (len(logprobs) != len(one.ids) or not all(map(math.isfinite, logprobs))):
             raise RagenError(
-                f"the engine returned {len(ids)} tokens for the key {key}, but not as many finite "
-                "log-probabilities; if training has diverged, lower update.learning_rate"
+                f"{tokens}, but not as many finite log-probabilities; if training has diverged, lower "
+                "update.learning_rate"
             )
+        if one.entropies is not None and len(one.entropies) != len(one.ids):
+            raise RagenError(f"{tokens}, but {len(one.entropies)} entropies")
 
 
 def _checked_parts(parts: Mapping[str, float]) -> dict[str, float]:
     """Return the parts of a reward, perhaps the user's, or raise `RagenError` if one is not finite."""
     for name, value in parts.items():
-        if not math.isfinite(value):
+        try:
+            is_finite = math.isfinite(value)
+        except TypeError:
+            is_finite = False
+        if not is_finite:
             raise RagenError(
                 f"the reward returned {value!r:.80} for '{name}', but must return finite numbers"
             )

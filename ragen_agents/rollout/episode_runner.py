@@ -1,7 +1,6 @@
 """One episode while it is played, and its record, which is the same however it is played."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -127,10 +126,25 @@ class EpisodeRunner:
         env = self.env
         return Request(env.messages, seed, env, tuple(env.pictures), env.settings.prefix)
 
-    def fail(self, error: Exception) -> None:
-        """End the episode because of an error, which is part of its record."""
-        self.end = EndReason.ERROR
-        self.error = describe_error(error)
+    def play(self, answer: Answer) -> None:
+        """Play a reply and record what it did; an error of policy or game ends the episode instead."""
+        reply, seconds = answer
+        if isinstance(reply, Exception):
+            self._fail(reply)
+        elif reply.overflow:
+            self.end = EndReason.OVERFLOW
+        else:
+            user, pictures = self.env.user, self.env.pictures
+            try:
+                result = self.env.play(reply.text, reply.cut_off)
+            except Exception as error:
+                self._fail(error)
+            else:
+                self.turns.append(record_turn(user, pictures, reply, result, self.env.names, seconds))
+                self.end = result.end
+
+    def _fail(self, error: Exception) -> None:
+        self.end, self.error = EndReason.ERROR, describe_error(error)
 
     def record(self, agent: str) -> Episode:
         """Return the record of the episode, which must have ended."""
@@ -156,25 +170,3 @@ class EpisodeRunner:
             end=self.end,
             error=self.error,
         )
-
-
-def play_answers(runners: Sequence[EpisodeRunner], answers: Sequence[Answer]) -> None:
-    """Play one reply in each of the episodes and record what it did.
-
-    The error of a policy, or of a game that breaks, ends its episode.
-    """
-    for runner, (reply, seconds) in zip(runners, answers, strict=True):
-        if isinstance(reply, Exception):
-            runner.fail(reply)
-        elif reply.overflow:
-            runner.end = EndReason.OVERFLOW
-        else:
-            user, pictures = runner.env.user, runner.env.pictures
-            try:
-                result = runner.env.play(reply.text, reply.cut_off)
-            except Exception as error:
-                runner.fail(error)
-                continue
-            names = runner.env.names
-            runner.turns.append(record_turn(user, pictures, reply, result, names, seconds))
-            runner.end = result.end

@@ -4,12 +4,18 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Releasable, Reply, Request
-from ragen_agents.rollout.episode import InstanceRecord, TurnRecord, describe_error, record_turn
+from ragen_agents.rollout.episode import (
+    InstanceRecord,
+    MatchRecord,
+    SeatRecord,
+    TurnRecord,
+    describe_error,
+    record_turn,
+)
 from ragen_agents.rollout.episode_runner import Answer
-from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
 from ragen_agents.rollout.play import act, ask
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import EndReason
@@ -80,8 +86,7 @@ class _SeatState:
 class MatchRunner:
     """A match: the requests that wait for replies, the replies so far, the record at the end.
 
-    A seat whose agent fails, or whose conversation outgrows its model's context, says nothing from
-    then on: it is no success, and the others play on.
+    A seat whose agent fails, or whose conversation outgrows its model's context, says nothing from then on.
     """
 
     def __init__(self, spec: MatchSpec, run_seed: int) -> None:
@@ -90,6 +95,11 @@ class MatchRunner:
         self.env = make_match_env(spec.env_id, spec.env_kwargs)
         self.env.reset(seed=spec.level, options={"split": spec.split})
         self._seats = [_SeatState(agent) for agent in spec.lineup]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no seat is asked any more."""
+        return all(seat.end is not None for seat in self._seats)
 
     def requests(self) -> dict[int, Request]:
         """Return the request to each seat that is asked now; none once the match is over."""
@@ -161,16 +171,6 @@ class MatchRunner:
         )
 
 
-class _SeatRequest(NamedTuple):
-    match: MatchRunner
-    seat: int
-    request: Request
-
-    @property
-    def agent(self) -> str:
-        return self.match.spec.lineup[self.seat]
-
-
 async def play_matches(
     specs: Sequence[MatchSpec], policies: Mapping[str, Policy | AsyncPolicy], run_seed: int, keep: Keep
 ) -> None:
@@ -186,38 +186,34 @@ async def play_matches(
     going = [MatchRunner(spec, run_seed) for spec in specs]
     try:
         while going:
-            requests = [_SeatRequest(m, seat, asked) for m in going for seat, asked in m.requests().items()]
-            answers = await _ask_all(requests, policies)
-            for match in going:
-                match.play(answers[id(match)])
-            keep([match.record() for match in going if not match.requests()])
-            going = [match for match in going if match.requests()]
+            await _play_round(going, policies)
+            keep([match.record() for match in going if match.is_over])
+            going = [match for match in going if not match.is_over]
     finally:
         for policy in policies.values():
             if isinstance(policy, Releasable):
                 policy.release()
 
 
-async def _ask_all(
-    asked: Sequence[_SeatRequest], policies: Mapping[str, Policy | AsyncPolicy]
-) -> dict[int, dict[int, Answer]]:
-    """Return the answers of a round by the identity of the match and by seat."""
-    of_agent: defaultdict[str, list[_SeatRequest]] = defaultdict(list)
-    for one in asked:
-        of_agent[one.agent].append(one)
-    everything = [_ask(policies[agent], part) for agent, part in of_agent.items()]
-    answered = await asyncio.gather(*everything, return_exceptions=True)
-    answers: defaultdict[int, dict[int, Answer]] = defaultdict(dict)
-    for part, given in zip(of_agent.values(), answered, strict=True):
+async def _play_round(matches: Sequence[MatchRunner], policies: Mapping[str, Policy | AsyncPolicy]) -> None:
+    """Ask each agent for all its replies of a round, and play them."""
+    asked: defaultdict[str, list[tuple[int, int, Request]]] = defaultdict(list)
+    for number, match in enumerate(matches):
+        for seat, request in match.requests().items():
+            asked[match.spec.lineup[seat]].append((number, seat, request))
+    asking = [_ask(policies[agent], [one[2] for one in part]) for agent, part in asked.items()]
+    answered = await asyncio.gather(*asking, return_exceptions=True)
+    answers: list[dict[int, Answer]] = [{} for _ in matches]
+    for part, given in zip(asked.values(), answered, strict=True):
         if isinstance(given, BaseException):
             raise given
-        for one, answer in zip(part, given, strict=True):
-            answers[id(one.match)][one.seat] = answer
-    return answers
+        for (number, seat, _), answer in zip(part, given, strict=True):
+            answers[number][seat] = answer
+    for match, replies in zip(matches, answers, strict=True):
+        match.play(replies)
 
 
-async def _ask(policy: Policy | AsyncPolicy, asked: Sequence[_SeatRequest]) -> list[Answer]:
-    requests = [one.request for one in asked]
+async def _ask(policy: Policy | AsyncPolicy, requests: Sequence[Request]) -> list[Answer]:
     if not isinstance(policy, AsyncPolicy):
         size = policy.batch_size
         pieces = [requests[start : start + size] for start in range(0, len(requests), size)]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Releasable, Reply, Request
 from ragen_agents.policies.controls import Control
 from ragen_agents.rollout.episode import Episode
-from ragen_agents.rollout.episode_runner import Answer, EpisodeRunner, EpisodeSpec, play_answers
+from ragen_agents.rollout.episode_runner import Answer, EpisodeRunner, EpisodeSpec
 from ragen_envs.errors import GameError, RagenError, SolverLimitError
 
 Keep = Callable[[Sequence[Episode]], None]
@@ -26,7 +26,9 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
     try:
         while waiting := [runner for runner in runners if runner.end is None]:
             batch = waiting[: policy.batch_size]
-            play_answers(batch, act(policy, [runner.request() for runner in batch]))
+            answers = act(policy, [runner.request() for runner in batch])
+            for runner, answer in zip(batch, answers, strict=True):
+                runner.play(answer)
     finally:
         if isinstance(policy, Releasable):
             policy.release()
@@ -121,7 +123,7 @@ async def play_independently(
 async def _play(spec: EpisodeSpec, policy: AsyncPolicy, run_seed: int) -> Episode:
     runner = EpisodeRunner(spec, run_seed)
     while runner.end is None:
-        play_answers([runner], [await ask(policy, runner.request())])
+        runner.play(await ask(policy, runner.request()))
     return runner.record(policy.name)
 
 

@@ -330,6 +330,11 @@ class TrainConfig(_Section):
         return self.rollout.prompts_per_iteration * self.rollout.group_size
 
     @property
+    def most_episodes(self) -> int:
+        """Episodes that are played at the same time, of training or evaluation."""
+        return max(self.episodes, self.evaluation.episodes if self.evaluation.every else 0)
+
+    @property
     def charges_divergence(self) -> bool:
         """Whether the initial policy is needed, because a divergence from it is applied."""
         return self.loss.kl != "none" and self.loss.kl_coef > 0

@@ -148,9 +148,8 @@ def make_engine(
     from ragen_agents.engines.vllm.local import LocalSettings, load_local
 
     given = config.vllm
-    evaluated = config.evaluation.episodes if config.evaluation.every else 0
     settings = LocalSettings(
-        context, max(config.episodes, evaluated), given.precision, given.cache_gib,
+        context, config.most_episodes, given.precision, given.cache_gib,
         given.gpu_memory_utilization, reserved, extra=given.extra, advice=_VLLM_MEMORY,
     )  # fmt: skip
     local = load_local(model_source(config.model), settings)
@@ -189,8 +188,7 @@ def _served(
     config: TrainConfig, model: Any, codec: ChatCodec, processes: RunProcesses, folder: Path,
     context: int,
 ) -> Engine:  # fmt: skip
-    from ragen_agents.engines.vllm.served import ServedEngine
-    from ragen_agents.engines.vllm.server import ServedModel
+    from ragen_agents.engines.vllm.served import ServedEngine, ServedModel
     from ragen_agents.policies.endpoint.settings import check_base_url
 
     server = config.server

@@ -56,8 +56,8 @@ from ragen_agents.starpo.setup import (
 )
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
+from ragen_agents.starpo.update.loss import Prepared
 from ragen_agents.starpo.update.models import load_policy
-from ragen_agents.starpo.update.prepared import Prepared
 from ragen_envs.errors import RagenError
 from ragen_envs.levels.seeding import new_stream
 

@@ -1,9 +1,8 @@
 """Write untrained models with a tokenizer for one game: byte-level BPE on its texts.
 
-The tokenizer has a token for each word, name with a number and repeated line. Text is read in
-lower case, so a word that is asked for and the same word in a title are one token, and what the model
-writes is in lower case. A word takes the space that follows it, not the one before it, so a value reads the
-same in a list and between brackets.
+The tokenizer has a token for each word, name with a number and repeated line. Text is read in lower case, so
+a word that is asked for and the same word in a title are one token. A word takes the space that follows it,
+not the one before it, so a value reads the same in a list and between brackets.
 """
 
 from collections import Counter
@@ -32,12 +31,10 @@ from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
 from ragen_envs.levels.seeding import new_stream
 
-_WORD_VOCABULARY: Final = 4096
-"""Most tokens, repeated lines not counted."""
+_WORD_VOCABULARY: Final = 4096  # most tokens, repeated lines not counted
 CONTEXT: Final = 4096
 _WORD_PIECES: Final = r"[a-z]+[0-9]* ?|[0-9]{1,2} ?|[^a-z0-9\s]+ ?|\s"
-_REPEATED: Final = 0.1
-"""A line is one token if this share of the texts holds it."""
+_REPEATED: Final = 0.1  # a line is one token if this share of the texts holds it
 _SHORTEST_LINE: Final = 12
 _START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 SPECIAL_TOKENS: Final = (_PAD, _START, _END)
@@ -153,8 +150,8 @@ def new_model(
 def as_llama(model: Qwen2ForCausalLM) -> LlamaForCausalLM:
     """Return the same function in Llama's layout, with a zero bias where Qwen2 has none.
 
-    transformers 5 gives every folder of type qwen2 the pre-tokenizer of Qwen, whatever its
-    ``tokenizer.json`` says. Under Llama's type `AutoTokenizer` and vLLM read our tokenizer as it is.
+    transformers 5 gives every folder of type qwen2 the pre-tokenizer of Qwen, whatever its ``tokenizer.json``
+    says. Under Llama's type `AutoTokenizer` and vLLM read our tokenizer as it is.
     """
     given = model.config
     same: dict[str, Any] = {name: getattr(given, name) for name in _SHARED}

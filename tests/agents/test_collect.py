@@ -235,6 +235,7 @@ def test_an_instance_that_does_not_exist_is_the_callers_error(codec):
             {"ids": [5, 6], "logprobs": [0.0, float("nan")]},
             "not as many finite .* lower update.learning_rate",
         ),
+        ({"ids": [5, 6], "logprobs": None, "entropies": [0.5]}, "2 tokens for the key .*, but 1 entropies"),
     ],
 )
 def test_what_an_engine_returns_is_checked(wrong, words, codec):

@@ -1,5 +1,6 @@
 """Agents behind an endpoint: really over HTTP, through faults and kills."""
 
+import asyncio
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ from forked import start
 from ragen_bench.__main__ import main
 from ragen_bench.runs.records import read_records
 
+from ragen_agents.policies.endpoint.policy import Gate
 from ragen_agents.rollout import Episode
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -162,6 +164,23 @@ def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
     with EndpointServer(answer) as busy:
         assert bench(busy, tmp_path / "busy", "--concurrency", 24, "--max-retries", 49) == expected
         assert 0 < state["refused"] < len(busy.bodies) / 2
+
+
+def test_a_request_that_is_cancelled_in_a_pause_gives_its_place_to_the_next():
+    async def cancelled():
+        gate = Gate(1)
+        gate.slow_down(time.monotonic(), 0.05)
+        paused, next_one = (asyncio.create_task(_enter(gate)) for _ in range(2))
+        await asyncio.sleep(0.01)
+        paused.cancel()
+        await asyncio.wait_for(next_one, 5)
+        return paused.cancelled()
+
+    async def _enter(gate):
+        async with gate.place():
+            pass
+
+    assert asyncio.run(cancelled())
 
 
 # --- whom an error concerns ----------------------------------------------------------------------

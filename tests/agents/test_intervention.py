@@ -11,10 +11,12 @@ from ragen_bench.evaluation.comparison import Side
 from ragen_bench.evaluation.run_table import Run
 
 from ragen_agents.policies import Reply, Request
-from ragen_agents.policies.intervention import Intervened
 from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
 from ragen_envs.game.claims import MOVE, PLACE
+
+pytest.importorskip("transformers")
+from ragen_agents.policies.language_models import Intervened
 
 REPLY = "<think>Player 8 8. Box 9 9. 5 {} to 7 7. 4 {} to 6 6.</think><answer>{} || {}</answer>"
 

@@ -24,9 +24,12 @@ from ragen_agents.starpo import (  # noqa: E402
 from ragen_agents.starpo.parts.filters import apply_filter  # noqa: E402
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
-from ragen_agents.starpo.update.loss import batch_totals, loss_terms  # noqa: E402
+from ragen_agents.starpo.update.loss import (  # noqa: E402
+    LossInput,
+    batch_totals,
+    loss_terms,
+)
 from ragen_agents.starpo.update.models import Scores  # noqa: E402
-from ragen_agents.starpo.update.prepared import LossInput  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("own_registries")
@@ -93,7 +96,7 @@ def test_a_filter_is_not_asked_where_the_game_failed_in_all_groups():
     assert apply_filter([], "last", 0.5, 0) == []
 
 
-@pytest.mark.parametrize("kept", [[0, 0], [2], [-1]])
+@pytest.mark.parametrize("kept", [[0, 0], [2], [-1], [0.5], None])
 def test_a_filter_that_keeps_what_is_not_there_is_refused(kept):
     register_filter(GroupFilter("wrong", lambda batch: kept, "for the test"))
     with pytest.raises(RagenError, match=r"filter\.kind=wrong returned"):

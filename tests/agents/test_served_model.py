@@ -17,9 +17,8 @@ from ragen_bench.__main__ import main  # noqa: E402
 
 from ragen_agents.engines import EngineError, TokenRequest  # noqa: E402
 from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
-from ragen_agents.engines.vllm import server as vllm_server  # noqa: E402
-from ragen_agents.engines.vllm.served import WEIGHTS, ServedEngine  # noqa: E402
-from ragen_agents.engines.vllm.server import ServedModel  # noqa: E402
+from ragen_agents.engines.vllm import served  # noqa: E402
+from ragen_agents.engines.vllm.served import WEIGHTS, ServedEngine, ServedModel  # noqa: E402
 from ragen_agents.starpo.processes import RunProcesses  # noqa: E402
 from ragen_agents.starpo.setup import server_share  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
@@ -29,8 +28,8 @@ ENDS, TOKENS = frozenset({2}), 12
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
-    monkeypatch.setattr(vllm_server, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(vllm_server, "LONGEST_DELAY", 0.05)
+    monkeypatch.setattr(served, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(served, "LONGEST_DELAY", 0.05)
 
 
 def engine_of(server, folder, policy, patience=30.0, timeout=30.0):

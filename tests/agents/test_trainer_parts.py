@@ -69,6 +69,7 @@ def test_a_reward_without_parts_is_nothing(plain, tmp_path):
     ("reward", "words"),
     [
         (lambda reply, result: float("nan"), "must return finite numbers"),
+        (lambda reply, result: None, "the reward returned None for '<lambda>', but must return finite"),
     ],
 )
 def test_a_wrong_reward_is_refused(reward, words, plain, tmp_path):

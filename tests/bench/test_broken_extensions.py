@@ -224,6 +224,9 @@ class Bare:
 class Mute(Hare):
     def act(self, requests): return None
 
+class Fixed(Hare):
+    name = property(lambda self: "fixed")
+
 def nothing(sampling): return None
 """
 
@@ -234,7 +237,7 @@ def added(tmp_path, monkeypatch):
     (tmp_path / "broken_agents.py").write_text(POLICIES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    classes = ("Hare", "Strings", "Mute", "Boom", "Bare", "nothing", "Missing")
+    classes = ("Hare", "Strings", "Mute", "Boom", "Bare", "Fixed", "nothing", "Missing")
     points = [EntryPoint(c.lower(), f"broken_agents:{c}", "ragen.policies") for c in classes]
     points.append(EntryPoint("away", "no_such_module:Hare", "ragen.policies"))
     points.append(EntryPoint("random", "broken_agents:Hare", "ragen.policies"))
@@ -256,6 +259,7 @@ BENCH = ["bench", "--game", "Bandit", "--episodes", "3", "--out", "run", "--agen
     [
         ("boom", "agent 'boom' (broken_agents:Boom) cannot be made: ValueError: no weights"),
         ("missing", "cannot be made: AttributeError: "),
+        ("fixed", "agent 'fixed' (broken_agents:Fixed) cannot be made: AttributeError: "),
         ("away", "cannot be made: ModuleNotFoundError: No module named 'no_such_module'"),
         ("nothing", "agent 'nothing' (broken_agents:nothing) made None, but must make a policy"),
         (

@@ -6,8 +6,7 @@ from vllm_rollouts import TOKENS, assert_same, beside, changed, collect
 from vllm_serving import Serving
 
 from ragen_agents.engines import EngineError
-from ragen_agents.engines.vllm.served import ServedEngine
-from ragen_agents.engines.vllm.server import ServedModel
+from ragen_agents.engines.vllm.served import ServedEngine, ServedModel
 from ragen_agents.starpo.processes import RunProcesses
 
 

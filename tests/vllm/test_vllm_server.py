@@ -10,8 +10,7 @@ from vllm_commands import RAGEN, SUITE, lines, ragen
 from vllm_rollouts import TOKENS, assert_same, beside, changed, collect
 
 from ragen_agents.engines.vllm.engine import VllmEngine
-from ragen_agents.engines.vllm.served import ServedEngine
-from ragen_agents.engines.vllm.server import ServedModel
+from ragen_agents.engines.vllm.served import ServedEngine, ServedModel
 from ragen_agents.starpo.processes import RunProcesses
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from ragen_agents.policies.endpoint.settings import EndpointSettings
-from ragen_agents.policies.intervention import Intervened
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_bench.api.evaluate import evaluate
 from ragen_bench.api.run import Run
@@ -77,6 +76,8 @@ def play_arms(target: str | Path, write: str = "outcomes", **options: Any) -> Ru
     }
     if not tasks:
         raise RagenError(f"{', '.join(suite.tasks)}: the thoughts of no game here can be checked")
+    from ragen_agents.policies.language_models import Intervened
+
     policy = _language_model(agent, suite, stop)
     name = f"{Path(agent).name.replace(':', '_')}-{(weights_of(agent) or 'hub')[:8]}"
     arms: dict[str, AgentLike] = {

@@ -10,9 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ragen_bench.console.drawings import STYLE, svg_of
-from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction
-from ragen_bench.reproduction.run_measures import VALIDATION, WINDOW, curve, fell_at, smoothed
+from ragen_bench.reproduction.run_measures import VALIDATION, WINDOW, Runs, curve, fell_at, smoothed
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.training_sweeps.results import TaskResult
 from ragen_bench.training_sweeps.sweep_config import Sweep

@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ragen_agents.run_files.records import METRICS
-from ragen_bench.training_sweeps.archive import Borrowed
-from ragen_bench.training_sweeps.results import TRAIN, TaskResult, read_result
+from ragen_bench.training_sweeps.results import TRAIN, Borrowed, TaskResult, read_result
 from ragen_bench.training_sweeps.sweep_config import ScaleName, Sweep
 from ragen_bench.training_sweeps.tasks import SweepTask
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
+from ragen_agents.rollout.episode import MatchRecord, SeatRecord
 from ragen_agents.run_files.records import read_lines
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.match_table import MatchRun

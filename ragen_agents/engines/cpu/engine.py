@@ -15,16 +15,15 @@ from ragen_agents.engines.cpu.decoding import Decoder, fresh_tokens
 from ragen_agents.engines.cpu.key_values import KeyValues
 from ragen_agents.engines.cpu.sampling import Sample
 
-_SPARE: Final = 64
-"""Tokens of a reply for which there is room before buffers grow."""
+_SPARE: Final = 64  # tokens of a reply for which there is room before buffers grow
 
 
 class TransformersEngine:
     """Generates with the module that is being trained, or with a whole copy if that one is sharded.
 
-    The KV cache is kept until the next requests, and a prefix that a request shares with an earlier one is
-    not processed again. Members of a group share the KV cache of their prompt. ``pad`` is any token id, and
-    ``precision`` the arithmetic of the passes (autocast), by default that of the weights.
+    The KV cache is kept until the next requests: a prefix that a request shares with an earlier one, or with
+    the other members of its group, is processed once. ``pad`` is any token id, and ``precision`` the
+    arithmetic of the passes (autocast), by default that of the weights.
     """
 
     def __init__(
@@ -59,14 +58,11 @@ class TransformersEngine:
                 self._precision, ends_with_stop=self._ends_with_stop,
             ),
         )  # fmt: skip
-        prompts, seeds = [request.ids for request in requests], [r.seed for r in requests]
-        samples = self._prefix_cache.sample(decoder, prompts, seeds)
+        samples = self._prefix_cache.sample(decoder, [r.ids for r in requests], [r.seed for r in requests])
         self._model.train(training)
         return [
-            Completion(
-                request.key, sample.ids, sample.logprobs, sample.finish, self.version, sample.entropies
-            )
-            for request, sample in zip(requests, samples, strict=True)
+            Completion(request.key, ids, logprobs, finish, self.version, entropies)
+            for request, (ids, logprobs, entropies, finish) in zip(requests, samples, strict=True)
         ]
 
     def sync(self, model: Any, version: int) -> None:
@@ -88,8 +84,7 @@ class TransformersEngine:
 class PrefixCache:
     """Keys and values of the last batch of prompts and replies, and the tokens that they are of.
 
-    It is for one model with the same weights; whoever changes them, or is done with the conversations,
-    clears it.
+    Whoever changes the model's weights, or is done with the conversations, clears it.
     """
 
     def __init__(self) -> None:

@@ -4,21 +4,25 @@ transformers makes masks and rotations, and copies keys, as if a pass were long,
 row this takes longer than the model. `LlamaForward` calls the model's own embeddings, projections and
 feed-forward layers, so that adapters and new weights take part, and writes out what lies between them: norms,
 rotations and attention to kept keys and values.
+
+Where query heads share a key head (grouped-query attention, arXiv 2305.13245), transformers copies the keys
+for each of them. A step has one query a row, so its heads can take the place of a sequence instead. What all
+rows begin with is kept once, and the queries of all rows meet it in one matrix product (Hydragen, arXiv
+2402.05099).
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from transformers.cache_utils import Cache
 
-from ragen_agents.engines.cpu.attention import attend, attend_many
-from ragen_agents.engines.cpu.key_values import GrowingLayer
+from ragen_agents.engines.cpu.key_values import GrowingLayer, Parted
 from ragen_agents.engines.weights import TOLERANCE, probe
 
-_KNOWN: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-"""Types of models that are built alike."""
+_KNOWN: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})  # types of models that are built alike
 _STATIC_ROTATIONS: Final = frozenset({"default", "linear", "llama3", "yarn"})
 """Kinds of rotary embeddings that do not depend on the length of the sequence."""
 
@@ -62,23 +66,13 @@ class Known(NamedTuple):
         return nothing.where(seen, float("-inf"))[:, None]
 
 
-class Forward(Protocol):
-    """Passes tokens through a model."""
-
-    def __call__(self, ids: Tensor, positions: Tensor, cache: Cache, known: Known) -> Tensor:
-        """Read tokens, (rows, n), after those in a cache of `GrowingLayer`, which grows.
-
-        Positions, (rows, n), count from 0, and known slots include those of ``ids``. Returns the logits after
-        the last token of each row, (rows, vocabulary).
-        """
+Forward = Callable[[Tensor, Tensor, Cache, Known], Tensor]
+"""Reads tokens, (rows, n), at their positions, (rows, n), from 0, after those in a cache of `GrowingLayer`,
+which grows; known slots include theirs. Returns the logits after each row's last one, (rows, vocabulary)."""
 
 
 class ModuleForward:
-    """The model's own forward pass, of any architecture.
-
-    The masks of attention with a window only the model itself can make; it then waits for the device at each
-    step.
-    """
+    """The model's own forward pass, of any architecture; it alone can make the masks of windows."""
 
     def __init__(self, model: Any, windowed: bool) -> None:
         self._model, self._windowed = model, windowed
@@ -217,6 +211,73 @@ def _attention(
         return attend(query[:, 0], keys, values, bias, module.scaling).flatten(1)[:, None]
     many = attend_many(query.transpose(1, 2), keys, values, bias, module.scaling)
     return many.transpose(1, 2).flatten(2)
+
+
+def attend(
+    query: Tensor, keys: Tensor | Parted, values: Tensor | Parted, bias: Tensor | None, scaling: float
+) -> Tensor:
+    """Attend with one query a row and query head.
+
+    Args:
+        query: (rows, query heads, head size); query heads are a multiple of the key heads.
+        keys: (rows, key heads, slots, head size), or in parts where rows begin alike.
+        values: As ``keys``.
+        bias: (rows, 1, 1, first slots), added to the products of the rows' own slots that come first; or
+            None.
+        scaling: Factor of the products.
+
+    Returns:
+        (rows, query heads, head size).
+    """
+    own = keys.own if isinstance(keys, Parted) else keys
+    shared = query.unflatten(1, (own.shape[1], -1)) * scaling
+    products = shared @ own.transpose(2, 3)
+    if bias is not None:
+        products[..., : bias.shape[-1]] += bias
+    if not isinstance(keys, Parted):
+        assert isinstance(values, Tensor)
+        return (_softmax(products) @ values).flatten(1, 2)
+    assert isinstance(values, Parted)
+    ahead = _of_all_rows(shared, keys.common.transpose(1, 2))
+    weights = _softmax(torch.cat([ahead, products], dim=-1))
+    count = ahead.shape[-1]
+    attended = weights[..., count:] @ values.own
+    return (attended + _of_all_rows(weights[..., :count], values.common)).flatten(1, 2)
+
+
+def _softmax(products: Tensor) -> Tensor:
+    return products.softmax(-1, dtype=torch.float32).to(products.dtype)
+
+
+def _of_all_rows(states: Tensor, common: Tensor) -> Tensor:
+    """Return states (rows, key heads, n, a) times what the rows share, (key heads, a, b), as one product."""
+    rows, key_heads, count, _ = states.shape
+    product = states.transpose(0, 1).reshape(key_heads, rows * count, -1) @ common
+    return product.view(key_heads, rows, count, -1).transpose(0, 1)
+
+
+def attend_many(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, scaling: float) -> Tensor:
+    """Attend with several queries a row.
+
+    Args:
+        query: (rows, query heads, queries, head size).
+        keys: (rows, key heads, slots, head size).
+        values: As ``keys``.
+        bias: (rows, 1, heads that share keys * queries, slots), added to the products; or None where each
+            query sees the slots up to its own.
+        scaling: Factor of the products.
+
+    Returns:
+        (rows, query heads, queries, head size).
+    """
+    if bias is None:
+        return scaled_dot_product_attention(
+            query, keys, values, is_causal=True, scale=scaling, enable_gqa=True
+        )
+    # Heads that share keys come one after another on the axis of queries, so that no key is copied.
+    grouped = query.reshape(len(query), keys.shape[1], -1, query.shape[3])
+    attended = scaled_dot_product_attention(grouped, keys, values, attn_mask=bias, scale=scaling)
+    return attended.view(query.shape)
 
 
 def rotated(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:

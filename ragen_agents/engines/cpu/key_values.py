@@ -5,19 +5,25 @@ What all rows begin with can be kept once: their common slots come before those 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from ragen_agents.engines.cpu.attention import Parted
-
 Pair = tuple[Tensor, Tensor]
 """Keys and values of a layer."""
 
-_SPARE = 64
-"""Slots that are added at least when a buffer is full."""
+_SPARE = 64  # slots that are added at least when a buffer is full
+
+
+class Parted(NamedTuple):
+    """Keys or values of rows that begin alike."""
+
+    common: Tensor
+    """(key heads, slots, head size), of the tokens that all rows begin with."""
+    own: Tensor
+    """(rows, key heads, slots, head size), of what follows on each row."""
 
 
 class GrowingLayer(DynamicLayer):

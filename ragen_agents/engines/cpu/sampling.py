@@ -1,14 +1,12 @@
 """Draw tokens from logits and collect them, on their device and without waiting for it."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-_BLOCK = 256
-"""Most tokens whose chances are added up one by one."""
+_BLOCK = 256  # most tokens whose chances are added up one by one
 
 
 class Drawn(NamedTuple):
@@ -67,16 +65,13 @@ def _width(vocabulary: int) -> int:
     return next(n for n in range(min(_BLOCK, vocabulary), 0, -1) if vocabulary % n == 0)
 
 
-@dataclass
-class Sample:
-    """The reply of one row."""
+class Sample(NamedTuple):
+    """The reply of one row, with each token's log-probability and entropy as in `Drawn`."""
 
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    """Log-probability of each token, in nats, under the tempered distribution; untempered if greedy."""
-    entropies: list[float] = field(default_factory=list)
-    """Entropy of the distribution of each token, in nats."""
-    finish: Literal["stop", "length"] = "length"
+    ids: list[int]
+    logprobs: list[float]
+    entropies: list[float]
+    finish: Literal["stop", "length"]
 
 
 class Replies:

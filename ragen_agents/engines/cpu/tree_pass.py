@@ -15,7 +15,7 @@ attend to the keys of its path, which are those above it and its own. Causal mas
 so that no mask is stored, nothing is padded, and query heads share keys without copies of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -322,19 +322,19 @@ def _differentiate(
     given: Tensor, queries: Tensor, attended: Tensor, log_sum: Tensor, part: _Part, scaling: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of queries, keys and values by way of one part."""
-    to_queries, to_key, to_value = (
+    gradients: tuple[Tensor, Tensor, Tensor] = (
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             given, queries, part.key, part.value, attended, log_sum, 0.0, part.causal,
             attn_mask=part.bias, scale=scaling,
         )
     )  # fmt: skip
-    return to_queries, to_key, to_value
+    return gradients
 
 
 def _merged(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Return the attended values over all parts, and the logarithm of the whole sum."""
-    (attended, log_sum), *others = parts
-    for other, other_sum in others:
+    attended, log_sum = parts[0]
+    for other, other_sum in parts[1:]:
         whole = torch.logaddexp(log_sum, other_sum)
         attended.mul_((log_sum - whole).exp()[..., None])
         attended.addcmul_(other, (other_sum - whole).exp()[..., None])
@@ -342,10 +342,10 @@ def _merged(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     return attended, log_sum
 
 
-def _sharing_keys(queries: Tensor, path: _Path) -> Iterator[slice]:
-    """Yield query heads, one for each key head: the kernel would copy keys that several share."""
+def _sharing_keys(queries: Tensor, path: _Path) -> list[slice]:
+    """Return query heads, one for each key head: the kernel would copy keys that several share."""
     times = queries.shape[1] // path.key.shape[1]
-    yield from (slice(first, None, times) for first in range(times))
+    return [slice(first, None, times) for first in range(times)]
 
 
 class Packed(NamedTuple):

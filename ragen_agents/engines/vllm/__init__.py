@@ -1,6 +1,5 @@
 """Rollouts by vLLM.
 
 In this process: ``engine`` drives the model of ``local``, whose share of a device is from ``memory``. On
-servers: ``served`` shares out requests, ``server`` speaks to one URL. ``api`` has the versions and the
-format of messages.
+servers: ``served``. ``api`` has the versions and the format of messages.
 """

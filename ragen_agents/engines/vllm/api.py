@@ -67,7 +67,8 @@ def check_version() -> None:
 def check_supported(version: str, where: str) -> None:
     """Raise `RagenError` unless a version of vLLM is one that is known."""
     first, last = (".".join(map(str, bound)) for bound in SUPPORTED)
-    if not SUPPORTED[0] <= _numbers(version) < SUPPORTED[1]:
+    numbers = tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
+    if not SUPPORTED[0] <= numbers < SUPPORTED[1]:
         raise RagenError(
             f"vLLM {version} {where}, but this version of ragen-suite needs vllm>={first},<{last}"
         )
@@ -87,11 +88,6 @@ def check_extra(extra: dict[str, Any]) -> dict[str, Any]:
             "vllm.gpu_memory_utilization"
         )
     return extra
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    parts = version.split(".")[:2]
-    return tuple(int(part) if part.isdigit() else 0 for part in parts)
 
 
 def sampling_fields(
@@ -207,13 +203,10 @@ class Scored(BaseModel):
         if len(self.prompt_logprobs) != len(ids):
             raise ValueError("the log-probabilities are of another prompt")
         pairs = zip(self.prompt_logprobs[1:], ids[1:], strict=True)
-        return [_at(place, token) for place, token in pairs]
-
-
-def _at(place: dict[int, _Place] | None, token: int) -> float:
-    if place is None or token not in place:
-        raise ValueError(f"there is no log-probability of token {token}")
-    return place[token].logprob
+        scores = [place[token].logprob for place, token in pairs if place and token in place]
+        if len(scores) < len(ids) - 1:
+            raise ValueError("the log-probability of a token is missing")
+        return scores
 
 
 def label_of(spans: Sequence[Any]) -> str:

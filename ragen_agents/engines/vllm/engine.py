@@ -48,8 +48,7 @@ class VllmEngine:
     def poll(self) -> list[Completion]:
         """Sample until some replies are done."""
         while self._asked:
-            done = self._model.step()
-            if done:
+            if done := self._model.step():
                 return [self._completion(name, finished) for name, finished in done.items()]
         return []
 

@@ -1,11 +1,11 @@
 """Errors of requests, by what they affect: this try, this episode, or the run."""
 
-import email.utils
 import json
 import math
 import re
 import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 from openai import APIStatusError
@@ -153,17 +153,12 @@ def _unknown(answer: APIStatusError, message: str, model: str) -> UnknownModelEr
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of Retry-After, in [0, LONGEST_WAIT]: a number or a date; None if absent."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
-        text = headers.get(name)
-        if text is None:
-            continue
+        text = headers.get(name, "")
         try:
             seconds = float(text) / unit
         except ValueError:
-            date = email.utils.parsedate_tz(text)
-            if date is None:
-                continue
             try:
-                seconds = email.utils.mktime_tz(date) - time.time()
+                seconds = parsedate_to_datetime(text).timestamp() - time.time()
             except (ValueError, OverflowError):
                 continue
         if not math.isnan(seconds):

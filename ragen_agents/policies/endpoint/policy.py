@@ -4,9 +4,10 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,18 +35,17 @@ FIRST_DELAY: Final = 0.5
 """Seconds before the first retry; doubled for each further one."""
 LONGEST_DELAY: Final = 60.0
 _PROBE_RETRIES: Final = 2
-_SEEDS: Final = 1 << 31
-"""Seeds of more than 31 bits are not taken by every server."""
+_SEEDS: Final = 1 << 31  # seeds of more than 31 bits are not taken by every server
 _CHARACTERS_PER_TOKEN: Final = 4
 _CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": False}
 """Fields by which vLLM and SGLang continue the last message; others do so by themselves."""
 
 
 class Gate:
-    """A semaphore that adapts; requests are sent inside ``async with``.
+    """A semaphore that adapts.
 
-    The rule is that of TCP (Chiu and Jain 1989): multiplicative decrease, once for all requests that
-    were in flight together, and additive increase.
+    The rule is that of TCP (Chiu and Jain 1989): multiplicative decrease, once for all requests that were in
+    flight together, and additive increase.
     """
 
     def __init__(self, most: int) -> None:
@@ -55,24 +55,20 @@ class Gate:
         self._slowed = self._until = float("-inf")
         self._changed = asyncio.Condition()
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait until a request may be sent; the block sends it."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._open < int(self.limit))
             self._open += 1
         try:
             while (wait := self._until - time.monotonic()) > 0:
                 await asyncio.sleep(wait)
-        except asyncio.CancelledError:
+            yield
+        finally:
             self._open -= 1
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open -= 1
-        async with self._changed:
-            self._changed.notify(2)  # the place that is free, and one that may have been added
+            async with self._changed:
+                self._changed.notify(2)  # the place that is free, and one that may have been added
 
     def slow_down(self, sent: float, wait: float | None) -> None:
         """Send less, and for so many seconds nothing.
@@ -190,7 +186,7 @@ class EndpointPolicy:
         raise AssertionError("unreachable")
 
     async def _ask(self, body: dict[str, Any]) -> tuple[Answer, float]:
-        async with self._gate:
+        async with self._gate.place():
             sent = time.monotonic()
             try:
                 answer = await self._client.ask(body)

@@ -1,12 +1,14 @@
 """Advantages: pure functions of rewards, values and the mask of what the model wrote.
 
-Shapes: B trajectories, T tokens. All are float tensors unless said; what lies outside ``mask`` is never
-read and comes out as 0. Context tokens between two turns contribute nothing: the token after the last of
-one turn is the first of the next.
+Shapes: B trajectories, T tokens. All are float tensors unless said; what lies outside ``mask`` is never read
+and comes out as 0. Context tokens between two turns contribute nothing: the token after the last of one turn
+is the first of the next. Functions of groups take the returns of whole trajectories, (B,), and the group of
+each, (B,) int64, and return (B,); a group of one and a group of equal returns have advantage 0.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -222,12 +224,7 @@ def place_rewards(turn_rewards: list[list[float]], turn_ids: Tensor) -> Tensor:
 
 def step_returns(rewards: Sequence[float], gamma: float) -> list[float]:
     """Return the sum of an episode's rewards from each turn on, discounted by ``gamma`` per turn."""
-    returns: list[float] = []
-    ahead = 0.0
-    for reward in reversed(rewards):
-        ahead = reward + gamma * ahead
-        returns.append(ahead)
-    return returns[::-1]
+    return list(accumulate(reversed(rewards), lambda ahead, reward: reward + gamma * ahead))[::-1]
 
 
 def step_advantages(

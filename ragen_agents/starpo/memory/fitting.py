@@ -1,5 +1,6 @@
 """Fit a training run to its device: the size of micro-batches, and what to change where nothing fits."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -10,12 +11,9 @@ from ragen_envs.errors import RagenError
 
 Planner = Callable[[TrainConfig], MemoryPlan]
 """Plans a config for a given model, game and device."""
-_STEP: Final = 256
-"""Chosen numbers of tokens are multiples of this."""
-_MOST_ON_GPU: Final = 65_536
-"""Most tokens of a chosen micro-batch; larger passes gain nothing."""
-_FILLED: Final = 0.85
-"""Share of a GPU up to which more than ``MOST_TOKENS`` are chosen."""
+_STEP: Final = 256  # chosen numbers of tokens are multiples of this
+_MOST_ON_GPU: Final = 65_536  # most tokens of a chosen micro-batch; larger passes gain nothing
+_FILLED: Final = 0.85  # share of a GPU up to which more than ``MOST_TOKENS`` are chosen
 _ENOUGH: Final = 8192
 """Tokens with which a pass keeps a GPU busy, so that layers need not be recomputed for more."""
 _Applies = Callable[[TrainConfig, MemoryPlan], bool]
@@ -83,13 +81,8 @@ def _with_fitting_tokens(config: TrainConfig, planner: Planner) -> TrainConfig:
 
 
 def fit(config: TrainConfig, planner: Planner) -> TrainConfig:
-    """Return a config as `fitted` does, after a check that it fits.
-
-    Raises:
-        DoesNotFitError: It does not; the message names settings with which it would.
-    """
-    refused = refusal(config, planner)
-    if refused is not None:
+    """Return a config as `fitted` does; a `DoesNotFitError` names settings with which it would fit."""
+    if (refused := refusal(config, planner)) is not None:
         raise DoesNotFitError(f"{refused} (ragen train --plan shows what takes it)")
     return fitted(config, planner)
 
@@ -129,8 +122,8 @@ def advice(config: TrainConfig, planner: Planner) -> str:
 def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
     """Return the largest micro-batch with which a run fits, up to what is set or by default; None if none.
 
-    More than ``MOST_TOKENS`` are only chosen if they leave a share of the device free: they gain little, and
-    a plan can be wrong.
+    More than ``MOST_TOKENS`` must leave a share of the device free, since they gain little and plans can be
+    wrong.
     """
     given = config.update.max_tokens_per_micro_batch
     most = given or (_MOST_ON_GPU if planner(config).device.is_cuda else MOST_TOKENS)
@@ -143,14 +136,8 @@ def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
 
     if fits(most):
         return most
-    low, high = 0, most // _STEP
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle * _STEP):
-            low = middle
-        else:
-            high = middle - 1
-    return low * _STEP or None
+    steps = range(1, most // _STEP + 1)
+    return bisect_left(steps, True, key=lambda count: not fits(count * _STEP)) * _STEP or None
 
 
 def _smaller(config: TrainConfig, planner: Planner) -> Iterator[tuple[list[str], TrainConfig]]:

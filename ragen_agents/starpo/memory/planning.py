@@ -55,8 +55,8 @@ def fitted_to_device(
 class Sizes:
     """Plans the memory of configs that have the same model and game.
 
-    A hub's model may be asked for its config and tokenizer if ``download`` says so; ``model`` is a
-    transformers config in place of that of ``config.model``.
+    With ``download`` a hub's model may be asked for its config and tokenizer; ``model`` is a transformers
+    config in place of that of ``config.model``.
     """
 
     def __init__(
@@ -67,13 +67,12 @@ class Sizes:
         tokenizer = _own_tokenizer(config.model, download) if model is None else None
         self.has_tokenizer = tokenizer is not None
         """Whether lengths are those of the model's tokenizer, and not of the starter's."""
-        self._codec = (
-            ChatCodec(AutoTokenizer.from_pretrained(STARTER))
-            if tokenizer is None
-            else ChatCodec(
-                tokenizer, saved_stops(model_source(config.model), self._model, tokenizer, download)
-            )
-        )
+        stops: frozenset[int] = frozenset()
+        if tokenizer is None:
+            tokenizer = AutoTokenizer.from_pretrained(STARTER)
+        else:
+            stops = saved_stops(model_source(config.model), self._model, tokenizer, download)
+        self._codec = ChatCodec(tokenizer, stops)
         self._make_env = make_env
         self.conversations = cache(self._conversations)
         """Lengths of conversations, by the most tokens of a reply."""
@@ -98,9 +97,8 @@ class Sizes:
         precision = config.vllm.precision
         if precision == "auto":
             precision = "bfloat16" if is_cuda else "float32"
-        evaluated = config.evaluation.episodes if config.evaluation.every else 0
         context = min(self.shape.context, config.vllm.max_model_len or longest)
-        return self._needs(precision, context, max(config.episodes, evaluated))
+        return self._needs(precision, context, config.most_episodes)
 
     def _conversations(self, max_tokens: int) -> Conversations:
         env, codec = self._make_env(), self._codec

@@ -1,8 +1,8 @@
 """Plan the memory of a training run on each of its devices, phase by phase.
 
 Passes through a model count the tensors that PyTorch keeps for the backward pass, and the temporary ones
-where they are most. Attention stores no scores of tokens times tokens: the fused kernels of PyTorch, on the
-CPU and on CUDA, keep queries, keys, values, their result and the mask as numbers.
+where they are most. Attention is that of fused kernels: they keep queries, keys, values, their result and the
+mask, and no scores of tokens times tokens.
 """
 
 from dataclasses import dataclass, replace
@@ -33,8 +33,7 @@ FLOAT32: Final = 4
 """Bytes of a number."""
 _LOGIT_COPIES = 3
 """Tensors as large as the logits that are alive at once in the backward pass of the output head."""
-_SCORE_COPIES = 3
-"""Such tensors in a pass from which nothing is learned."""
+_SCORE_COPIES = 3  # such tensors in a pass from which nothing is learned
 
 
 @dataclass(frozen=True)
@@ -103,9 +102,8 @@ class PassSize:
     prompts: int
     """Different prompts; rows with equal ones share the pass over it."""
     before: int
-    """Tokens of a prompt."""
     after: int
-    """Tokens that follow it on a row."""
+    """Tokens of a prompt, and those that follow it on a row."""
 
     @property
     def tokens(self) -> int:
@@ -262,8 +260,7 @@ def _rollout(
     """Return the most and the least bytes of generating."""
     parts = dict(held)
     if config.engine == "transformers":
-        evaluated = config.evaluation.episodes if config.evaluation.every else 0
-        rows = -(-max(config.episodes, evaluated) // devices)
+        rows = -(-config.most_episodes // devices)
         arithmetic = arithmetic_of(config, shape, device, devices)
         token = 2 * shape.layers * shape.key_width * arithmetic.product
         read = min(rows * conversations.prompt, READ_TOGETHER[not device.is_cuda])

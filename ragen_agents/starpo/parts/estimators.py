@@ -147,9 +147,14 @@ def _bilevel_gae(batch: EstimatorInput) -> AdvantageEstimate:
     )  # fmt: skip
 
 
+def _of_trajectories(advantages: Callable[[EstimatorInput], Tensor]) -> _Function:
+    """Return an estimator that gives all tokens of a trajectory one number."""
+    return lambda batch: AdvantageEstimate(per_token(advantages(batch), batch.mask))
+
+
 def _of_groups(advantages: Callable[[Tensor, Tensor], Tensor]) -> _Function:
-    """Return an estimator that gives all tokens of a trajectory one number, of returns and groups."""
-    return lambda batch: AdvantageEstimate(per_token(advantages(batch.returns, batch.groups), batch.mask))
+    """Return an estimator that does so by returns and groups."""
+    return _of_trajectories(lambda batch: advantages(batch.returns, batch.groups))
 
 
 def _gigpo(batch: EstimatorInput) -> AdvantageEstimate:
@@ -167,14 +172,8 @@ def _gigpo(batch: EstimatorInput) -> AdvantageEstimate:
     return AdvantageEstimate(whole + batch.params["omega"] * adv.per_turn(steps, batch.turn_ids))
 
 
-def _opo(batch: EstimatorInput) -> AdvantageEstimate:
-    lengths = batch.mask.sum(1)
-    return AdvantageEstimate(per_token(adv.opo(batch.returns, batch.groups, lengths), batch.mask))
-
-
-def _maxrl(batch: EstimatorInput) -> AdvantageEstimate:
-    successes = batch.returns.new_tensor([t.success for t in batch.trajectories])
-    return AdvantageEstimate(per_token(adv.maxrl(successes, batch.groups), batch.mask))
+def _maxrl(batch: EstimatorInput) -> Tensor:
+    return adv.maxrl(batch.returns.new_tensor([t.success for t in batch.trajectories]), batch.groups)
 
 
 def _reinforce_baseline(batch: EstimatorInput) -> AdvantageEstimate:
@@ -197,8 +196,8 @@ for _estimator in (
         needs_group=True, published={"loss.agg_mode": "seq-mean-token-sum-norm"},
     ),
     Estimator(
-        "opo", _opo, "return - mean of the group weighted by length (OPO, arXiv 2505.23585)",
-        needs_group=True,
+        "opo", _of_trajectories(lambda batch: adv.opo(batch.returns, batch.groups, batch.mask.sum(1))),
+        "return - mean of the group weighted by length (OPO, arXiv 2505.23585)", needs_group=True,
     ),
     Estimator(
         "gpg", _of_groups(adv.gpg),
@@ -207,7 +206,7 @@ for _estimator in (
         needs_group=True, published={"loss.policy_loss": "gpg"},
     ),
     Estimator(
-        "maxrl", _maxrl,
+        "maxrl", _of_trajectories(_maxrl),
         "success - mean success of the group, divided by that mean; reads no rewards (MaxRL, arXiv "
         "2602.02710)",
         needs_group=True,

@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,9 @@ from numpy.typing import NDArray
 from ragen_agents.starpo.parts.registry import Part, Registry
 from ragen_envs.errors import RagenError
 
-_SAME = 1e-8
-"""Standard deviations below this are those of equal returns."""
+_SAME = 1e-8  # standard deviations below this are those of equal returns
 
 _ROUNDING = 1e-9
-
 Returns = Sequence[NDArray[np.float64]]
 """The returns of the members of each group; groups may differ in size."""
 
@@ -65,9 +63,8 @@ def apply_filter(
 ) -> list[int]:
     """Return the indices of the groups that a filter keeps, ascending.
 
-    The result may be empty: a filter by deviation, other than softmax-top-p, drops groups of equal returns.
-    Where there are no groups, because the game failed in all of them, the filter is not asked. ``params`` are
-    the filter's own settings that differ from its defaults.
+    There may be none: a filter by deviation, other than softmax-top-p, drops groups of equal returns. Without
+    groups the filter is not asked. ``params`` are settings that differ from the filter's defaults.
 
     Raises:
         RagenError: The filter returned something other than different indices of groups.
@@ -76,10 +73,15 @@ def apply_filter(
         return []
     chosen = FILTERS[kind]
     batch = FilterInput(returns, ratio, seed, {**chosen.params, **(params or {})})
-    kept = sorted(map(operator.index, chosen.function(batch)))
-    if len(set(kept)) < len(kept) or any(not 0 <= i < len(returns) for i in kept):
+    given: Any = chosen.function(batch)
+    try:
+        kept = sorted(map(operator.index, given))
+    except TypeError:
+        kept = None
+    if kept is None or len(set(kept)) < len(kept) or any(not 0 <= i < len(returns) for i in kept):
         raise RagenError(
-            f"filter.kind={kind} returned {kept}, but must return different indices below {len(returns)}"
+            f"filter.kind={kind} returned {given!r:.80}, but must return different indices below "
+            f"{len(returns)}"
         )
     return kept
 

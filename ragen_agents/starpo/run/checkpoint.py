@@ -36,13 +36,11 @@ class Progress:
     iteration: int = 0
     """Iterations that are done."""
     metrics_size: int = 0
-    """Bytes of ``metrics.jsonl`` at that point."""
     samples_size: int = 0
-    """Bytes of ``samples.jsonl`` at that point."""
+    """Bytes of ``metrics.jsonl`` and ``samples.jsonl`` at that point."""
     best: float | None = None
-    """Validation success of the best checkpoint, in [0, 1]."""
     best_return: float = 0.0
-    """Validation return of the best checkpoint, which decides as long as nothing succeeds."""
+    """Validation success, in [0, 1], and return of the best checkpoint; this decides while all fails."""
     empty: int = 0
     """Iterations in a row that had nothing to learn from, though not every episode succeeded."""
     healthy: int | None = None
@@ -60,9 +58,8 @@ def save(
 ) -> None:
     """Write a checkpoint; the folder appears whole or not at all.
 
-    All processes of a run call this, and the first one writes. They return when it has written. With
-    ``model_only`` nothing can be resumed from the folder, and its files, by which an agent is known, depend
-    on the weights only.
+    All processes of a run call this, and return when the first one has written. With ``model_only`` nothing
+    can be resumed from the folder, and its files, by which an agent is known, depend on the weights only.
 
     Raises:
         RagenError: It cannot be written, for example because the disk is full; raised in every process.
@@ -73,28 +70,22 @@ def save(
     state = {**asdict(progress), "bad_steps": learner.bad_steps}
 
     def write() -> None:
-        if first:
-            _write(folder, policy, tokenizer, tensors, state)
+        if not first:
+            return
+        try:
+            with new_folder(folder) as work:
+                _save_model(policy, work)
+                save_tokenizer(tokenizer, work)
+                if tensors is not None:
+                    save_file(tensors, work / TENSORS)
+                    (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+        except (OSError, SafetensorError) as error:
+            raise RagenError(
+                f"the checkpoint '{folder}' cannot be written: {first_line(error)}; earlier ones are kept, "
+                "and the same command resumes the run"
+            ) from error
 
     together(write, learner.accelerator)
-
-
-def _write(
-    folder: Path, policy: Any, tokenizer: Any, tensors: dict[str, Tensor] | None,
-    state: dict[str, Any],
-) -> None:  # fmt: skip
-    try:
-        with new_folder(folder) as work:
-            _save_model(policy, work)
-            save_tokenizer(tokenizer, work)
-            if tensors is not None:
-                save_file(tensors, work / TENSORS)
-                (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-    except (OSError, SafetensorError) as error:
-        raise RagenError(
-            f"the checkpoint '{folder}' cannot be written: {first_line(error)}; earlier ones are kept, and "
-            "the same command resumes the run"
-        ) from error
 
 
 def _save_model(policy: Any, folder: Path) -> None:

@@ -2,12 +2,11 @@
 
 How much replies tell about their prompts is the sign of template collapse. Every text z_i is scored under
 every different prompt x_j: entry (i, j) of a matrix is log p(z_i | x_j), in nats (RAGEN-2, arXiv 2604.06268).
-A policy whose replies no longer depend on what it reads may still have high entropy; its replies are then as
-likely under any other prompt.
+A policy whose replies no longer depend on what it reads may still have high entropy.
 
 Two samples: the first reply of one episode of each first prompt; and pairs of a trajectory and one of its
-turns, the trajectory drawn first. Of each, two texts: the thought, which lies strictly between its tags,
-and the whole reply. A prompt is everything that the model had read before the reply.
+turns, the trajectory drawn first. Of each, two texts: the thought, which lies strictly between its tags, and
+the whole reply. A prompt is everything that the model had read before the reply.
 
 The gradient of each term of the loss is measured in six buckets of groups by the deviation of their returns
 (RAGEN-2 too). A policy gradient should be larger where returns differ more; those of the entropy bonus and of
@@ -16,9 +15,8 @@ the divergence know nothing of returns.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -40,8 +38,7 @@ RANKS = (1, 2, 4, 8)
 """The k of retrieval@k."""
 
 
-@dataclass(frozen=True)
-class _Reply:
+class _Reply(NamedTuple):
     prompt: tuple[int, ...]
     ids: list[int]
 
@@ -52,9 +49,9 @@ def measure_information(
     """Return the metrics of `information` for each sample and text.
 
     Names begin with ``information/first/`` or ``information/turns/``, then ``thought/`` or ``reply/``; a
-    sample with fewer than two different prompts, or without two thoughts, has none. ``valid`` is the share
-    of replies with a thought. A sample has ``most`` replies at most, each scored under all of their
-    prompts; those that exceed ``context`` tokens behind the longest prompt are left out.
+    sample with fewer than two different prompts, or without two thoughts, has none. ``valid`` is the share of
+    replies with a thought. A sample has ``most`` replies at most, each scored under all of their prompts;
+    those that exceed ``context`` tokens behind the longest prompt are left out.
     """
     played = [t for t in trajectories if t.written]
     samples = {"first": _first_replies(played)[:most], "turns": _drawn(played, most, seed)}

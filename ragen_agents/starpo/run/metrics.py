@@ -31,10 +31,8 @@ def group_returns(trajectories: Sequence[Trajectory], game_only: bool = False) -
         members = groups.setdefault(trajectory.group, [])
         if trajectory.end == EndReason.ERROR:
             continue
-        whole = trajectory.episode_return
-        if game_only:
-            whole = sum(_game_part(turn) for turn in trajectory.turns)
-        members.append(whole)
+        game = map(_game_part, trajectory.turns)
+        members.append(sum(game) if game_only else trajectory.episode_return)
     return [np.array(groups[group]) for group in sorted(groups)]
 
 

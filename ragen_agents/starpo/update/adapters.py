@@ -9,9 +9,8 @@ import torch
 from ragen_envs.errors import RagenError, install_hint
 
 POLICY: Final = "default"
-"""Name of the policy's adapter."""
 CRITIC: Final = "critic"
-"""Name of the critic's."""
+"""Names of the adapters."""
 
 
 def with_adapters(model: Any, rank: int, alpha: float, seed: int) -> Any:

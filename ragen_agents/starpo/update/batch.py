@@ -1,5 +1,6 @@
 """Trajectories as tensors, and how they are cut into mini-batches and micro-batches."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,12 +13,10 @@ from ragen_agents.rollout.trajectory import CONTEXT, Row, Trajectory
 
 
 class Size(NamedTuple):
-    """Size of the passes over a trajectory."""
+    """Size of the passes over a trajectory: most tokens of its rows before and after the end of a prompt."""
 
     before: int
-    """Tokens of the longest prompt of its rows."""
     after: int
-    """Most tokens after the prompt of a row."""
     rows: int = 1
 
     @property
@@ -28,7 +27,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Input of the models: R rows, T columns. Prompts end at the same column: padding is on both sides."""
+    """Input of the models: R rows, T columns. Prompts end at the same column, with padding on both sides."""
 
     ids: Tensor
     """(R, T) int64."""
@@ -63,10 +62,10 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class TrainBatch:
-    """A batch of B trajectories with T columns, which hold row after row.
+    """A batch of B trajectories with T columns, which hold row after row; first prompts end at one column.
 
-    First prompts end at the same column. Models process rows; everything else, from rewards to losses, is
-    computed per trajectory, so that each counts once, however many rows it has.
+    Models process rows; everything else, from rewards to losses, is computed per trajectory, so that each
+    counts once, however many rows it has.
     """
 
     trajectories: list[Trajectory]
@@ -183,17 +182,11 @@ def shared_micro_batches(
 ) -> list[list[int]]:
     """Cut trajectories as `micro_batches` does, but so that no process waits if that can be helped.
 
-    The processes take as many rounds as for the parts of the whole budget, and the parts are the smallest
-    that allow it.
+    The parts are the smallest for as many rounds of the processes as parts of the whole budget take.
     """
-    parts = micro_batches(sizes, chosen, budget)
-    most = -(-len(parts) // processes) * processes
-    low, high = 1, budget
-    while low < high:
-        middle = (low + high) // 2
-        tried = micro_batches(sizes, chosen, middle)
-        if len(tried) > most:
-            low = middle + 1
-        else:
-            parts, high = tried, middle
-    return parts
+    most = -(-len(micro_batches(sizes, chosen, budget)) // processes) * processes
+    budgets = range(1, budget + 1)
+    place = bisect_left(
+        budgets, True, hi=budget - 1, key=lambda each: len(micro_batches(sizes, chosen, each)) <= most
+    )
+    return micro_batches(sizes, chosen, budgets[place])

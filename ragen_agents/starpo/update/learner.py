@@ -15,10 +15,17 @@ from ragen_agents.starpo.math.losses import Term
 from ragen_agents.starpo.parts.aggregations import BatchTotals
 from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches, shared_micro_batches
-from ragen_agents.starpo.update.loss import batch_totals, critic_loss, loss_terms, policy_loss
+from ragen_agents.starpo.update.loss import (
+    LossInput,
+    Prepared,
+    batch_totals,
+    critic_loss,
+    loss_terms,
+    policy_loss,
+    prepare,
+)
 from ragen_agents.starpo.update.models import ActorCritic, Part, Scores, score_trajectories
 from ragen_agents.starpo.update.passes import recompute_layers
-from ragen_agents.starpo.update.prepared import LossInput, Prepared, prepare
 from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, split, whole
 from ragen_envs.levels.seeding import new_stream
 
@@ -30,12 +37,12 @@ MOST_BAD_STEPS = 3
 class Learner:
     """Holds the models and their optimizers.
 
-    All processes of a distributed run hold the same batch and each computes its share of every
-    mini-batch, so that the result does not depend on how many there are, up to the order of sums.
+    All processes of a distributed run hold the same batch and each computes its share of every mini-batch, so
+    that the result does not depend on how many there are, up to the order of sums.
 
-    The policy learns; with ``config.fsdp`` it need not be on its device yet. The reference is the initial
-    policy, frozen; None if no divergence from it is applied, or if it is the policy without its adapters.
-    ``only_writes``: ``whole_policy`` is only used by the first process, to save it.
+    With ``config.fsdp`` the policy need not be on its device yet. The reference is the initial policy,
+    frozen; None if no divergence from it is applied, or if it is the policy without its adapters.
+    ``only_writes``: the first process alone uses ``whole_policy``, to save it.
     """
 
     def __init__(
@@ -103,10 +110,7 @@ class Learner:
         elif self.config.charges_divergence:
             reference = self._score_all(self.models, batch, "initial").logprobs
         scores = self._rollout_scores(batch) if trust_rollout else None
-        return prepare(
-            self.config, batch, scores or self.score(batch), reference,
-            is_scored=scores is None,
-        )  # fmt: skip
+        return prepare(self.config, batch, scores or self.score(batch), reference, is_scored=scores is None)
 
     def _rollout_scores(self, batch: TrainBatch) -> Scores | None:
         """Return scores with what the engine said of the policy, or None where it did not say all."""
@@ -255,17 +259,12 @@ class Learner:
     def _autocast(self) -> torch.autocast:
         """Compute in the run's precision; accelerate's is one for all runs of a Python process.
 
-        Where weights are split, each pass casts them for itself. With one cast for both, the backward pass
-        of the prompts, which is a graph of its own, would end before the gradient of what follows has come
-        through the cast, and FSDP would reduce the gradients without it.
+        Where weights are split, each pass casts them for itself. With one cast for both, the backward pass of
+        the prompts, a graph of its own, would end before the gradient of what follows has come through the
+        cast, and FSDP would reduce the gradients without it.
         """
-        in_bfloat16 = self.config.update.precision == "bfloat16"
-        return torch.autocast(
-            self.accelerator.device.type,
-            torch.bfloat16,
-            enabled=in_bfloat16,
-            cache_enabled=self._copy is None,
-        )
+        device, rounds = self.accelerator.device.type, self.config.update.precision == "bfloat16"
+        return torch.autocast(device, torch.bfloat16, enabled=rounds, cache_enabled=self._copy is None)
 
     def _scored(self, prepared: Prepared, rows: list[int], part: Part) -> tuple[Scores, LossInput]:
         device, batch = self.accelerator.device, prepared.batch
@@ -338,9 +337,7 @@ class Learner:
                 scores = score_trajectories(models, batch, rows, device, part)
             if weight == 0:
                 continue
-            for target, value in zip(
-                columns, (scores.logprobs, scores.entropies, scores.values), strict=True
-            ):
+            for target, value in zip(columns, vars(scores).values(), strict=True):
                 target[rows, batch.columns(rows)] = value
         return columns
 

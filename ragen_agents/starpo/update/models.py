@@ -154,17 +154,12 @@ def score_trajectories(
     device: torch.device,
     part: Part = "all",
 ) -> Scores:
-    """Return the scores of some trajectories of a batch.
-
-    Returns:
-        Scores of (n, the columns that the trajectories fill).
-    """
+    """Return the scores of n trajectories of a batch: (n, the columns that they fill)."""
     read = batch.passed(trajectories, device)
     scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start, part)
     # From rows to trajectories, which have the same action tokens in the same order.
     mask = batch.mask[list(trajectories), batch.columns(trajectories)].to(device)
-    parts = (scores.logprobs, scores.entropies, scores.values)
-    return Scores(*(_placed(mask, part[read.mask]) for part in parts))
+    return Scores(*(_placed(mask, part[read.mask]) for part in vars(scores).values()))
 
 
 def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
