@@ -27,8 +27,9 @@ class Provenance:
     name: str
     """Name of the model in lists."""
     file: str
+    """Name of the GGUF file."""
     sha256: str
-    """Name and hash of the GGUF file."""
+    """Hash of the GGUF file."""
     package: str | None = None
     """The package that holds the file, if it was downloaded; then also its version and license."""
     version: str | None = None

@@ -27,6 +27,7 @@ class Wheel:
     version: str
     sha256: str
     size: int
+    """Size in bytes."""
     file: str
     """Path in the wheel."""
 
@@ -36,9 +37,11 @@ class PackagedModel:
     """A GGUF file in one wheel or cut into several, each of which is checked by its hash."""
 
     wheels: tuple[Wheel, ...]
+    """Wheels in the order of the parts."""
     file: str
+    """Name of the GGUF file."""
     sha256: str
-    """Name and hash of the GGUF file; this names its folder in the cache, and is implied by the wheels'."""
+    """Hash of the GGUF file, which names its folder in the cache; the hashes of the wheels imply it."""
     license: str
     terms: str | None = None
     """Address of terms that a user has to accept."""

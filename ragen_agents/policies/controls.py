@@ -69,7 +69,10 @@ Control: TypeAlias = RandomPolicy | NoopPolicy | OraclePolicy
 
 
 class FirstHitPolicy(_OneByOne):
-    """WebShop's ``baseline_models/test.py``: search for the instruction, buy the first product as it is."""
+    """The published rule: search for the instruction and buy the first product found, without any option.
+
+    It is the rule of WebShop's ``baseline_models/test.py``.
+    """
 
     name = "webshop-first-hit"
     chooses_options: ClassVar[bool] = False

@@ -32,7 +32,10 @@ _LOG: Final = logging.getLogger("ragen.policies")
 
 
 class LanguageModelPolicy:
-    """A causal language model with a chat template; halves ``batch_size`` where the memory is not enough."""
+    """A causal language model with a chat template.
+
+    Where the memory is not enough for ``batch_size`` conversations together, the number is halved.
+    """
 
     # Made by each kind of model, which knows what ends its turns.
     _template: ChatTemplate
@@ -171,9 +174,10 @@ class TransformersPolicy(LanguageModelPolicy):
 class VllmPolicy(LanguageModelPolicy):
     """Generation by vLLM, in this process, from a local or hub model with a chat template.
 
-    Source, sampling and name are those of `TransformersPolicy`.
-
     Args:
+        source: Folder of a saved model, or a hub id.
+        sampling: Temperature and most tokens of a reply.
+        name: Its name in tables; the folder's name by default.
         batch_size: Conversations generated together.
         precision: "float32", "bfloat16", or "auto": float32 on the CPU, else bfloat16.
         cache_gib: Memory for keys and values, in GiB; None for as much as the conversations need and is free.

@@ -18,7 +18,10 @@ FULL = "full"
 
 
 class ChatCodec(ChatTemplate):
-    """The chat template of a model that is trained; replies remain the ids that were sampled."""
+    """The chat template of a model that is trained.
+
+    Prompts are those of the benchmark. Replies remain the ids that were sampled.
+    """
 
     def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
         super().__init__(tokenizer, stop_token_ids)

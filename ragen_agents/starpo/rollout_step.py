@@ -51,9 +51,17 @@ def filtered_returns(config: TrainConfig, trajectories: Sequence[Trajectory]) ->
 
 def filter_groups(config: TrainConfig, trajectories: Sequence[Trajectory], iteration: int) -> list[int]:
     """Return the numbers of the groups that the config's filter keeps, of the iteration counted from 0."""
-    given, numbers = config.filter, group_numbers(trajectories)
-    returns, seed = filtered_returns(config, trajectories), new_stream("filter", str(config.seed), iteration)
-    return [numbers[i] for i in apply_filter(returns, given.kind, given.ratio, seed, given.params)]
+    group_filter = config.filter
+    seed = new_stream("filter", str(config.seed), iteration)
+    kept = apply_filter(
+        filtered_returns(config, trajectories),
+        group_filter.kind,
+        group_filter.ratio,
+        seed,
+        group_filter.params,
+    )
+    numbers = group_numbers(trajectories)
+    return [numbers[i] for i in kept]
 
 
 def learnable(trajectories: Sequence[Trajectory], kept: Sequence[int]) -> list[Trajectory]:
@@ -65,10 +73,12 @@ def learnable(trajectories: Sequence[Trajectory], kept: Sequence[int]) -> list[T
 
 
 class Played(NamedTuple):
-    """The rollouts of an iteration, and those among which the filter chooses."""
+    """The rollouts of an iteration."""
 
     trajectories: list[Trajectory]
+    """All of them."""
     candidates: list[Trajectory]
+    """Trajectories among which the filter chooses."""
     game_seconds: float
     """Seconds that the games and the bookkeeping took in this process."""
 

@@ -36,6 +36,7 @@ class AgentEntry(StrictModel):
     """An agent of a run."""
 
     name: str
+    """Name as given on the command line."""
     weights: str | None = None
     """Hash of a local model's files, or of a Python agent's source."""
     live: bool = Field(default=False, exclude_if=lambda live: not live)
@@ -59,6 +60,7 @@ class BaseConfig(StrictModel):
     suite_version: int = SUITE_VERSION
     """Version of the games and their frozen levels."""
     agents: list[AgentEntry]
+    """Agents, in the order of the table."""
     suite: Suite
     """The suite, with the command line's options applied."""
 
@@ -79,6 +81,7 @@ class RunConfig(BaseConfig):
     """Everything that defines a run."""
 
     units: ClassVar[Units] = "episodes"
+    """What its records are called."""
     attempts: int = Field(default=1, ge=1, le=1024, exclude_if=lambda n: n == 1)
     """Tries of each agent at each level; omitted if one."""
 

@@ -31,8 +31,9 @@ class Price(StrictModel):
     """Money for a million tokens, in any currency."""
 
     input: float = Field(ge=0)
+    """Price of a million tokens of prompts."""
     output: float = Field(ge=0)
-    """Of replies, thoughts included."""
+    """Price of a million tokens of replies, thoughts included."""
 
 
 class _Line(StrictModel):
@@ -159,6 +160,7 @@ class Budget:
     seconds: float | None = None
     """Seconds from now on."""
     prices: Mapping[str, Price] = field(default_factory=dict)
+    """Prices by model."""
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -257,9 +259,8 @@ _TABLE: Final = "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply
 
 
 class Cached:
-    """A policy that keeps replies in sqlite, where runs may share them, and asks for nothing twice.
+    """A policy that asks for nothing twice, other than what exceeded the model's context, which may grow.
 
-    What exceeded the model's context, which may grow, is asked for again.
     A reply is known by the model, the endpoint's settings, the sampling, the messages, the pictures,
     the beginning of the turn, and the request's seed, which is made from the run's seed, the episode,
     its attempt and the turn.

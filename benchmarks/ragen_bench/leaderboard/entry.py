@@ -86,6 +86,7 @@ class About(StrictModel):
     trained_on: Annotated[list[Name], AfterValidator(_once)] = Field(default=[], max_length=16)
     """Games of the suite whose training levels the agent, or the model it was made from, has learned from."""
     parameters: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    """Number of parameters of the model."""
     open_weights: bool | None = None
     """Whether anyone can download the weights; None if there are none."""
     cost: Annotated[float, Field(ge=0, le=10**9)] | None = None
@@ -147,6 +148,7 @@ class Entry(StrictModel):
     episodes_sha256: Hash
     """Hash of the episodes, uncompressed."""
     results: dict[Name, GameResult]
+    """Results by game."""
 
 
 SUITE: Final = "core"

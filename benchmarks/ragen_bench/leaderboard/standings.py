@@ -50,6 +50,7 @@ class Standing(NamedTuple):
     """One row of a table."""
 
     name: str
+    """Name of the entry."""
     title: str
     control: bool
     rank: int | None
@@ -116,6 +117,7 @@ class _Levels(NamedTuple):
     """The levels of all games on which an entry has a score, in one row each."""
 
     games: int
+    """Number of games."""
     game: npt.NDArray[np.intp]
     """Number of the game, of shape (n,)."""
     solved: FloatArray

@@ -175,6 +175,7 @@ class Reproduction(StrictModel):
     lines: list[list[Name]] = Field(default_factory=list)
     """Cells that are drawn together, at most four to a panel; none for one panel of all."""
     published: list[Published] = Field(default_factory=list)
+    """The paper's curves of success."""
     steps: dict[str, dict[Name, int]] = Field(default_factory=dict)
     """Step at which the paper sees each sign, by sign and game."""
     passes: bool = False

@@ -70,6 +70,7 @@ class Sweep(StrictModel):
     episodes: int = Field(default=64, ge=1)
     """Levels at each point."""
     attempts: int = Field(default=1, ge=1, le=1024)
+    """Attempts at each level."""
     sampling: SamplingSettings = SamplingSettings()
     standard: Point | None = None
     """The reference of all axes that do not have one of their own."""

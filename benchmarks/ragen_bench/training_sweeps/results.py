@@ -172,6 +172,7 @@ class Borrowed(NamedTuple):
     result: TaskResult
     """Result in the form of the task that it serves, without times."""
     source: SweepTask
+    """The task that was done."""
 
 
 def archive_path(root: Path, sweep: str, scale: str) -> Path:

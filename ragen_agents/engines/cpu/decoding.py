@@ -26,7 +26,8 @@ _LEFT: Final = 7 / 8  # share of open rows at which those that have ended leave
 class Batch:
     """Rows in lock-step. The first ones are open; those that have ended lie behind them.
 
-    Keys and values in ``past``, of what rows have read, are taken over; rows are fed ``feeds`` times at most.
+    Keys and values in ``past``, of what the rows have read so far, are taken over; rows are fed ``feeds``
+    times at most.
     """
 
     def __init__(

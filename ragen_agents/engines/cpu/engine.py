@@ -84,7 +84,8 @@ class TransformersEngine:
 class PrefixCache:
     """Keys and values of the last batch of prompts and replies, and the tokens that they are of.
 
-    Whoever changes the model's weights, or is done with the conversations, clears it.
+    It is for one model with the same weights; whoever changes them, or is done with the conversations,
+    clears it.
     """
 
     def __init__(self) -> None:

@@ -72,7 +72,11 @@ which grows; known slots include theirs. Returns the logits after each row's las
 
 
 class ModuleForward:
-    """The model's own forward pass, of any architecture; it alone can make the masks of windows."""
+    """The model's own forward pass, of any architecture.
+
+    The masks of attention with a window only the model itself can make; it then waits for the device at each
+    step.
+    """
 
     def __init__(self, model: Any, windowed: bool) -> None:
         self._model, self._windowed = model, windowed

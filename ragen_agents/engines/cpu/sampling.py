@@ -70,7 +70,9 @@ class Sample(NamedTuple):
 
     ids: list[int]
     logprobs: list[float]
+    """Log-probability of each token, in nats, under the tempered distribution; untempered if greedy."""
     entropies: list[float]
+    """Entropy of the distribution of each token, in nats."""
     finish: Literal["stop", "length"]
 
 

@@ -242,8 +242,8 @@ class ServedEngine:
     The first process writes every version of the weights to a folder once, which the servers must see under
     the same path, and each server reads it there, also after it was started anew. An episode stays on one
     server, whose prefix cache has its turns. Exactly one process ``leads`` each server: it gives it the
-    weights, labelled with their version and ``run``, which differs from other runs'. A prompt and its reply
-    have ``context`` tokens at most.
+    weights. They are labelled with their version and ``run``; another run's must differ. A prompt and its
+    reply together have ``context`` tokens at most.
     """
 
     def __init__(

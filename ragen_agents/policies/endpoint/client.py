@@ -118,15 +118,19 @@ class _Completion(_Counted):
 
 @dataclass(frozen=True)
 class Answer:
-    """The part of a completion that matters here, as in `Reply`."""
+    """The part of a completion that matters here."""
 
     text: str
     reasoning: str | None
+    """The reasoning beside the reply."""
     cut_off: bool
+    """Whether a token limit cut the reply off."""
     usage: Usage | None
     """None if the server does not say."""
     calls: tuple[ToolCall, ...] = ()
+    """Calls of tools."""
     filtered: bool = False
+    """Whether a content filter withheld the reply."""
 
 
 def read_answer(body: bytes) -> Answer:

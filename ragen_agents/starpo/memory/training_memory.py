@@ -102,8 +102,9 @@ class PassSize:
     prompts: int
     """Different prompts; rows with equal ones share the pass over it."""
     before: int
+    """Tokens of a prompt."""
     after: int
-    """Tokens of a prompt, and those that follow it on a row."""
+    """Tokens that follow it on a row."""
 
     @property
     def tokens(self) -> int:

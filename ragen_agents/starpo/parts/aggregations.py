@@ -28,7 +28,8 @@ class BatchTotals:
 class Aggregation(Part):
     """A way to reduce per-token losses to one number.
 
-    Its denominator counts the whole mini-batch, so that sums over micro-batches do not depend on their sizes.
+    Its denominator counts the whole mini-batch, so that the sum over micro-batches does not depend on how
+    the mini-batch is split.
     """
 
     function: Callable[[Tensor, Tensor, BatchTotals], Tensor]
@@ -56,6 +57,10 @@ def _seq_mean_token_sum(per_token: Tensor, mask: Tensor, totals: BatchTotals) ->
     return torch.where(mask, per_token, 0.0).sum() / max(totals.sequences, 1.0)
 
 
+def _seq_mean_token_sum_norm(per_token: Tensor, mask: Tensor, totals: BatchTotals) -> Tensor:
+    return _seq_mean_token_sum(per_token, mask, totals) / totals.length
+
+
 for _aggregation in (
     Aggregation("token-mean", token_mean, "the mean over all action tokens (DAPO, arXiv 2503.14476)"),
     Aggregation(
@@ -68,7 +73,7 @@ for _aggregation in (
         "Williams 1992)",
     ),
     Aggregation(
-        "seq-mean-token-sum-norm", lambda *given: _seq_mean_token_sum(*given) / given[-1].length,
+        "seq-mean-token-sum-norm", _seq_mean_token_sum_norm,
         "the mean over trajectories of their sums over tokens, divided by "
         "`rollout.max_tokens` (Dr.GRPO, arXiv 2503.20783)",
     ),

@@ -36,11 +36,13 @@ class Progress:
     iteration: int = 0
     """Iterations that are done."""
     metrics_size: int = 0
+    """Bytes of ``metrics.jsonl`` at that point."""
     samples_size: int = 0
-    """Bytes of ``metrics.jsonl`` and ``samples.jsonl`` at that point."""
+    """Bytes of ``samples.jsonl`` at that point."""
     best: float | None = None
+    """Validation success of the best checkpoint, in [0, 1]."""
     best_return: float = 0.0
-    """Validation success, in [0, 1], and return of the best checkpoint; this decides while all fails."""
+    """Validation return of the best checkpoint, which decides as long as nothing succeeds."""
     empty: int = 0
     """Iterations in a row that had nothing to learn from, though not every episode succeeded."""
     healthy: int | None = None

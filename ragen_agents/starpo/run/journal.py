@@ -21,7 +21,10 @@ _COLUMNS: Final = ("iteration", "kind", "group", "success", "return", "end", "co
 
 
 class Journal(ResourceContext):
-    """The two append-only files; entering cuts off what was written after the last checkpoint."""
+    """The two append-only files; a context manager.
+
+    Entering cuts off what was written after the checkpoint that the run goes on from.
+    """
 
     def __init__(self, folder: Path, progress: Progress, active: bool = True) -> None:
         self._folder, self._progress, self._active = folder, progress, active

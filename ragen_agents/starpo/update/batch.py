@@ -13,10 +13,12 @@ from ragen_agents.rollout.trajectory import CONTEXT, Row, Trajectory
 
 
 class Size(NamedTuple):
-    """Size of the passes over a trajectory: most tokens of its rows before and after the end of a prompt."""
+    """Size of the passes over a trajectory."""
 
     before: int
+    """Tokens of the longest prompt of its rows."""
     after: int
+    """Most tokens after the prompt of a row."""
     rows: int = 1
 
     @property
@@ -27,7 +29,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Input of the models: R rows, T columns. Prompts end at the same column, with padding on both sides."""
+    """Input of the models: R rows, T columns. Prompts end at the same column: padding is on both sides."""
 
     ids: Tensor
     """(R, T) int64."""
@@ -62,10 +64,10 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class TrainBatch:
-    """A batch of B trajectories with T columns, which hold row after row; first prompts end at one column.
+    """A batch of B trajectories with T columns, which hold row after row.
 
-    Models process rows; everything else, from rewards to losses, is computed per trajectory, so that each
-    counts once, however many rows it has.
+    First prompts end at the same column. Models process rows; everything else, from rewards to losses, is
+    computed per trajectory, so that each counts once, however many rows it has.
     """
 
     trajectories: list[Trajectory]

@@ -337,7 +337,9 @@ class Learner:
                 scores = score_trajectories(models, batch, rows, device, part)
             if weight == 0:
                 continue
-            for target, value in zip(columns, vars(scores).values(), strict=True):
+            for target, value in zip(
+                columns, (scores.logprobs, scores.entropies, scores.values), strict=True
+            ):
                 target[rows, batch.columns(rows)] = value
         return columns
 

@@ -159,7 +159,8 @@ def score_trajectories(
     scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start, part)
     # From rows to trajectories, which have the same action tokens in the same order.
     mask = batch.mask[list(trajectories), batch.columns(trajectories)].to(device)
-    return Scores(*(_placed(mask, part[read.mask]) for part in vars(scores).values()))
+    parts = (scores.logprobs, scores.entropies, scores.values)
+    return Scores(*(_placed(mask, part[read.mask]) for part in parts))
 
 
 def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
