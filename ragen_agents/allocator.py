@@ -7,9 +7,11 @@ from typing import Final
 
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
-_MMAP_MAX: Final = -4  # all three are numbers of settings in glibc's malloc.h
+_MMAP_MAX: Final = -4
+"""Numbers of settings in glibc's malloc.h."""
 _NEVER: Final = -1
-_STEP: Final = 64 << 20  # bytes by which the heap grows
+_STEP: Final = 64 << 20
+"""Bytes by which the heap grows."""
 
 
 def keep_freed_memory() -> None:

@@ -23,7 +23,8 @@ _DATE: Final = date(2024, 7, 26)
 what Llama's tell where there is no clock."""
 _MESSAGES: Final = 8192
 """User messages whose tokens are kept, for the next prompt of a conversation holds those of the last."""
-_TAIL: Final = 24  # last tokens of a prompt in which the beginning of the model's turn is looked for
+_TAIL: Final = 24
+"""Last tokens of a prompt in which the beginning of the model's turn is looked for."""
 _BASE: Final[list[Message]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
 _THOUGHT: Final = "<think>\nThe goal is on my right.\n</think>\n\n<answer>Right</answer>"
 _LONG_THOUGHT: Final = _THOUGHT.replace("\n</think>", " I go there." * 60 + "\n</think>")
@@ -36,7 +37,8 @@ SECONDS: Final = 5
 _WAIT: Final = 120
 """Most time on the clock: on a busy machine, and where there is no limit of the processor's time."""
 _MEMORY: Final = 1 << 30
-_LIMITED: Final = 9  # exit code of the check where memory is not enough
+_LIMITED: Final = 9
+"""Exit code of the check where memory is not enough."""
 _TEXT: Final = "go " * 400
 _CHATS: Final = [
     [{"role": role, "content": _TEXT} for role in roles.split()]

@@ -25,7 +25,8 @@ from ragen_envs.levels.seeding import new_stream
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-_TRIES: Final = 20  # levels tried for each demonstration that is wanted
+_TRIES: Final = 20
+"""Levels tried for each demonstration that is wanted."""
 
 
 class SftConfig(BaseModel):

@@ -19,9 +19,12 @@ from ragen_envs.conversation.protocol import Message
 from ragen_envs.errors import RagenError
 
 _ONE_ROW: Final = "GRPOTrainer takes one row of tokens per episode; ragen_agents.starpo.Trainer takes more"
-_CALLS: Final = 1 << 16  # calls of one kind, training or evaluation, in one step
-_MEMBERS: Final = 1 << 10  # members of a group in one process
-_NOISE_OF_PROCESS: Final = 1 << 48  # noise numbers that a process has for itself: enough for a million steps
+_CALLS: Final = 1 << 16
+"""Calls of one kind, training or evaluation, in one step."""
+_MEMBERS: Final = 1 << 10
+"""Members of a group in one process."""
+_NOISE_OF_PROCESS: Final = 1 << 48
+"""Noise numbers that a process has for itself: enough for a million steps."""
 
 
 class GameRollouts:

@@ -22,7 +22,8 @@ PROBE_LENGTH: Final = 64
 TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest mean difference of log-probabilities, in nats, by the engine's arithmetic. Rounding makes about
 1e-6 in float32, and up to 0.14 in bfloat16; weights under wrong names make several nats."""
-_CHUNK: Final = 1 << 22  # elements hashed at the same time
+_CHUNK: Final = 1 << 22
+"""Elements hashed at the same time."""
 _FIRST: Final = -0x61C8864680B583EB
 _SECOND: Final = -0x40A7B892E31B1A47
 """Odd multipliers of a mixer of 64 bits, as signed numbers (SplitMix64, doi:10.1145/2660193.2660195)."""
@@ -32,7 +33,8 @@ Sums = dict[str, int]
 """A number of 64 bits for each place: a layer, or a weight outside of all layers."""
 _EMPTY: Final = hashlib.sha256().hexdigest()
 """Hash of a weight that a server on a CPU keeps in a packed copy only."""
-_VOCABULARY_BLOCK: Final = 64  # rows to a multiple of which vLLM pads embeddings
+_VOCABULARY_BLOCK: Final = 64
+"""Rows to a multiple of which vLLM pads embeddings."""
 Digests = dict[str, str]
 
 

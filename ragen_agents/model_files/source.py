@@ -11,9 +11,11 @@ from ragen_agents.model_files.packaged import PACKAGED, packaged_folder
 from ragen_agents.starter import STARTERS
 from ragen_envs.errors import RagenError
 
-_HUB: Final = "hf:"  # before the name of a model on a hub
+_HUB: Final = "hf:"
+"""Before the name of a model on a hub."""
 _IDENTITY: Final = (*WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
-_WHOLE: Final = 1 << 26  # most bytes of a file that is read at once
+_WHOLE: Final = 1 << 26
+"""Most bytes of a file that is read at once."""
 
 
 def model_source(name: str) -> str:

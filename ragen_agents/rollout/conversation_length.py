@@ -11,8 +11,10 @@ from ragen_envs.game.text import action_texts
 
 _EPISODES: Final = 16
 _INVALID: Final = ("", "?", "<answer>?</answer>", "<think>?</think><answer>?</answer>")
-_FEEDBACK: Final = 16  # tokens that feedback on other replies may have more
-_TEMPLATE: Final = 64  # tokens that a template may put around a message, where it does not simply append
+_FEEDBACK: Final = 16
+"""Tokens that feedback on other replies may have more."""
+_TEMPLATE: Final = 64
+"""Tokens that a template may put around a message, where it does not simply append."""
 
 
 def longest_conversation(env: ConversationWrapper, codec: ChatCodec, max_tokens: int) -> int:

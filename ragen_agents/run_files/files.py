@@ -15,7 +15,8 @@ from typing import BinaryIO, Final, Self
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.locks")
-_WRITING: Final = ".writing"  # end of the name of a folder that is not complete yet
+_WRITING: Final = ".writing"
+"""End of the name of a folder that is not complete yet."""
 
 
 def read_text(path: Path) -> str:

@@ -31,10 +31,12 @@ from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
 from ragen_envs.levels.seeding import new_stream
 
-_WORD_VOCABULARY: Final = 4096  # most tokens, repeated lines not counted
+_WORD_VOCABULARY: Final = 4096
+"""Most tokens, repeated lines not counted."""
 CONTEXT: Final = 4096
 _WORD_PIECES: Final = r"[a-z]+[0-9]* ?|[0-9]{1,2} ?|[^a-z0-9\s]+ ?|\s"
-_REPEATED: Final = 0.1  # a line is one token if this share of the texts holds it
+_REPEATED: Final = 0.1
+"""A line is one token if this share of the texts holds it."""
 _SHORTEST_LINE: Final = 12
 _START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 SPECIAL_TOKENS: Final = (_PAD, _START, _END)

@@ -18,9 +18,10 @@ from ragen_agents.engines.device import computing_in
 
 READ_TOGETHER: Final = {True: 1024, False: 8192}
 """Tokens that are read together, padding included: on a processor, and on a GPU."""
-_STEPS_BETWEEN_CHECKS: Final = {True: 1, False: 8}
-"""Steps after which the open rows are counted: on a processor, and on a GPU, which waits meanwhile."""
-_LEFT: Final = 7 / 8  # share of open rows at which those that have ended leave
+_STEPS_BETWEEN_CHECKS: Final = {"cpu": 1, "other": 8}
+"""Steps after which the open rows are counted; a GPU stops working meanwhile."""
+_LEFT: Final = 7 / 8
+"""Share of open rows at which those that have ended leave."""
 
 
 class Batch:
@@ -173,7 +174,7 @@ class Decoder:
         replies = Replies(len(seeds), self.max_tokens, self.stop_token_ids, device, self.ends_with_stop)
         own = [np.random.default_rng(seed).random(self.max_tokens) for seed in seeds]
         draws = torch.from_numpy(np.stack(own, axis=1)).to(device)
-        every = _STEPS_BETWEEN_CHECKS[device.type == "cpu"]
+        every = _STEPS_BETWEEN_CHECKS["cpu" if device.type == "cpu" else "other"]
         for step in range(self.max_tokens):
             rows = batch.rows
             replies.write(rows, draw(logits, draws[step].index_select(0, rows), self.temperature))

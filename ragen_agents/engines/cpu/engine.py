@@ -15,7 +15,8 @@ from ragen_agents.engines.cpu.decoding import Decoder, fresh_tokens
 from ragen_agents.engines.cpu.key_values import KeyValues
 from ragen_agents.engines.cpu.sampling import Sample
 
-_SPARE: Final = 64  # tokens of a reply for which there is room before buffers grow
+_SPARE: Final = 64
+"""Tokens of a reply for which there is room before buffers grow."""
 
 
 class TransformersEngine:

@@ -22,7 +22,8 @@ from transformers.cache_utils import Cache
 from ragen_agents.engines.cpu.key_values import GrowingLayer, Parted
 from ragen_agents.engines.weights import TOLERANCE, probe
 
-_KNOWN: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})  # types of models that are built alike
+_KNOWN: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Types of models that are built alike."""
 _STATIC_ROTATIONS: Final = frozenset({"default", "linear", "llama3", "yarn"})
 """Kinds of rotary embeddings that do not depend on the length of the sequence."""
 

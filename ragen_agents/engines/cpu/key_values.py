@@ -14,7 +14,8 @@ from transformers.cache_utils import Cache, DynamicLayer
 Pair = tuple[Tensor, Tensor]
 """Keys and values of a layer."""
 
-_SPARE = 64  # slots that are added at least when a buffer is full
+_SPARE = 64
+"""Slots that are added at least when a buffer is full."""
 
 
 class Parted(NamedTuple):

@@ -6,7 +6,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-_BLOCK = 256  # most tokens whose chances are added up one by one
+_BLOCK = 256
+"""Most tokens whose chances are added up one by one."""
 
 
 class Drawn(NamedTuple):

@@ -11,7 +11,8 @@ from torch import Tensor
 
 Tokens = NDArray[np.int64]
 
-_SIMILAR: Final = 3 / 4  # the shortest node of a level has at least this share of the longest one's tokens
+_SIMILAR: Final = 3 / 4
+"""The shortest node of a level has at least this share of the longest one's tokens."""
 
 
 class Parents(NamedTuple):

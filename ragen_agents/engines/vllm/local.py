@@ -31,7 +31,8 @@ from ragen_envs.errors import RagenError, first_line
 _CPU_BLOCK: Final = 32
 """Tokens of a block of keys and values on the CPU, whose default of 128 leaves little of a prompt to
 reuse."""
-_MOST_SEQUENCES: Final = 1024  # conversations that vLLM decodes together at most; it queues the others
+_MOST_SEQUENCES: Final = 1024
+"""Conversations that vLLM decodes together at most; it queues the others."""
 _QUIET: Final = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",

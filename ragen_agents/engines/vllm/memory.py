@@ -19,15 +19,17 @@ BATCHED_TOKENS: Final = 8192
 """Tokens that vLLM computes at most in one step."""
 MARGIN: Final = GIB // 2
 """Bytes left free for what vLLM and PyTorch allocate before vLLM measures."""
-_FIXED: Final = GIB  # bytes for CUDA graphs and workspaces; an estimate, as is all of `_working_bytes`
-_USUAL: Final = 4096  # tokens of a conversation where no bound is known
+_FIXED: Final = GIB
+"""Bytes for CUDA graphs and workspaces; an estimate, as is all of `_working_bytes`."""
+_USUAL: Final = 4096
+"""Tokens of a conversation where no bound is known."""
 _SMALLEST_CACHE: Final = 64 * 2**20
 MORE_MEMORY: Final = (
     "use a smaller model, end other programs on the device, or serve the model on another one and name it "
     "openai:MODEL"
 )
 """Advice where a model does not fit beside its cache."""
-BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
+BYTES_PER_ELEMENT: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes of a number, by the name of its precision."""
 BLOCK: Final = 32
 """Tokens of a block; vLLM uses 16 on GPUs, which rounds less."""
@@ -58,7 +60,8 @@ class MemoryShare(NamedTuple):
 def needs_of(config: Any, precision: str, context: int | None, sequences: int) -> MemoryNeeds:
     """Compute the memory that a model needs in vLLM for so many conversations at the same time.
 
-    Without a context of theirs, ``_USUAL`` tokens of the model's must fit; ``precision``: see `BYTES`.
+    Without a context of theirs, ``_USUAL`` tokens of the model's must fit. The precision is a key of
+    `BYTES_PER_ELEMENT`.
     """
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
@@ -67,7 +70,7 @@ def needs_of(config: Any, precision: str, context: int | None, sequences: int) -
     least = max(_SMALLEST_CACHE, cache_bytes(config, precision, usual))
     whole = cache_bytes(config, precision, own if context is None else context)
     return MemoryNeeds(
-        weights=sum(parameter.numel() for parameter in model.parameters()) * BYTES[precision],
+        weights=sum(parameter.numel() for parameter in model.parameters()) * BYTES_PER_ELEMENT[precision],
         working=_working_bytes(config, precision, sequences),
         wanted_cache=max(least, whole, cache_bytes(config, precision, usual, sequences)),
         least_cache=least,
@@ -78,8 +81,8 @@ def _working_bytes(config: Any, precision: str, sequences: int) -> int:
     """Return an estimate of what vLLM needs beside weights and cache."""
     text = config.get_text_config()
     inner = getattr(text, "intermediate_size", None) or 4 * text.hidden_size
-    states = BATCHED_TOKENS * (4 * text.hidden_size + 3 * inner) * BYTES[precision]
-    logits = 3 * sequences * text.vocab_size * BYTES["float32"]
+    states = BATCHED_TOKENS * (4 * text.hidden_size + 3 * inner) * BYTES_PER_ELEMENT[precision]
+    logits = 3 * sequences * text.vocab_size * BYTES_PER_ELEMENT["float32"]
     return int(states + logits + _FIXED)
 
 
@@ -155,12 +158,12 @@ def cache_bytes(config: Any, precision: str, tokens: int, sequences: int = 1) ->
 
 
 def bytes_per_token(config: Any, precision: str) -> int:
-    """Return the bytes of a token's keys and values; precision is a key of `BYTES`."""
+    """Return the bytes of a token's keys and values; precision is a key of `BYTES_PER_ELEMENT`."""
     text = config.get_text_config()
     queries = text.num_attention_heads
     heads = getattr(text, "num_key_value_heads", None) or queries
     size = getattr(text, "head_dim", None) or text.hidden_size // queries
-    return int(2 * _stored_layers(text) * heads * size * BYTES[precision])
+    return int(2 * _stored_layers(text) * heads * size * BYTES_PER_ELEMENT[precision])
 
 
 def _stored_layers(text: Any) -> int:

@@ -54,7 +54,8 @@ WEIGHTS: Final = "weights-for-server"
 """Folder that holds the weights which the servers have."""
 _RESTARTS: Final = 3
 """Most times that a server may lose one version of the weights. One that always dies is no help."""
-_WAIT: Final = 0.2  # seconds between two looks at a server that another process gives the weights
+_WAIT: Final = 0.2
+"""Seconds between two looks at a server that another process gives the weights."""
 
 _log = logging.getLogger("ragen.engines")
 

@@ -35,7 +35,8 @@ FIRST_DELAY: Final = 0.5
 """Seconds before the first retry; doubled for each further one."""
 LONGEST_DELAY: Final = 60.0
 _PROBE_RETRIES: Final = 2
-_SEEDS: Final = 1 << 31  # seeds of more than 31 bits are not taken by every server
+_SEEDS: Final = 1 << 31
+"""Seeds of more than 31 bits are not taken by every server."""
 _CHARACTERS_PER_TOKEN: Final = 4
 _CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": False}
 """Fields by which vLLM and SGLang continue the last message; others do so by themselves."""

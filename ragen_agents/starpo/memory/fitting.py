@@ -11,9 +11,12 @@ from ragen_envs.errors import RagenError
 
 Planner = Callable[[TrainConfig], MemoryPlan]
 """Plans a config for a given model, game and device."""
-_STEP: Final = 256  # chosen numbers of tokens are multiples of this
-_MOST_ON_GPU: Final = 65_536  # most tokens of a chosen micro-batch; larger passes gain nothing
-_FILLED: Final = 0.85  # share of a GPU up to which more than ``MOST_TOKENS`` are chosen
+_STEP: Final = 256
+"""Chosen numbers of tokens are multiples of this."""
+_MOST_ON_GPU: Final = 65_536
+"""Most tokens of a chosen micro-batch; larger passes gain nothing."""
+_FILLED: Final = 0.85
+"""Share of a GPU up to which more than ``MOST_TOKENS`` are chosen."""
 _ENOUGH: Final = 8192
 """Tokens with which a pass keeps a GPU busy, so that layers need not be recomputed for more."""
 _Applies = Callable[[TrainConfig, MemoryPlan], bool]

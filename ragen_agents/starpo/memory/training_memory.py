@@ -33,7 +33,8 @@ FLOAT32: Final = 4
 """Bytes of a number."""
 _LOGIT_COPIES = 3
 """Tensors as large as the logits that are alive at once in the backward pass of the output head."""
-_SCORE_COPIES = 3  # such tensors in a pass from which nothing is learned
+_SCORE_COPIES = 3
+"""Such tensors in a pass from which nothing is learned."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from ragen_agents.starpo.parts.registry import Part, Registry
 from ragen_envs.errors import RagenError
 
-_SAME = 1e-8  # standard deviations below this are those of equal returns
+_SAME = 1e-8
+"""Numbers that lie no further apart are equal, and deviations below this are those of equal returns."""
 
 _ROUNDING = 1e-9
 Returns = Sequence[NDArray[np.float64]]

@@ -15,11 +15,13 @@ from typing import Literal, NamedTuple
 
 from ragen_agents.starpo.config import Monitor
 
-_FLOOR = 0.3  # share of its first value below which a deviation, an entropy or a retrieval rate is a sign
+_FLOOR = 0.3
+"""Share of its first value below which a deviation, an entropy or a retrieval rate is a sign."""
 _SPIKE = 5.0
 """Multiple of its usual value above which a gradient norm is a sign, if it is above 1 too: less is not even
 clipped by default."""
-_LASTING = 3  # iterations that a spike of the gradient norm must last
+_LASTING = 3
+"""Iterations that a spike of the gradient norm must last."""
 
 Sign = Literal["reward_std", "entropy", "gradient", "template", "collapse"]
 
