@@ -15,8 +15,8 @@ transformers = pytest.importorskip("transformers")
 from forked import start  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.evaluation import ray_cluster  # noqa: E402
-from ragen_bench.training_sweeps import sweep_run  # noqa: E402
-from ragen_bench.training_sweeps.results import borrowed, matching, parse_result, write_result  # noqa: E402  # noqa: E402
+from ragen_bench.training_sweeps import jobs, sweep_run  # noqa: E402
+from ragen_bench.training_sweeps.results import borrowed, matching, parse_result, write_result  # noqa: E402
 from ragen_bench.training_sweeps.state import read_states  # noqa: E402
 from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.training_sweeps.tasks import Choice, plan  # noqa: E402
@@ -40,7 +40,7 @@ class ForkedTask:
         self._stdin = os.open(stdin, os.O_RDWR)
         self._process = start(
             ["-m", "ragen_bench.training_sweeps.work", folder.resolve()],
-            stdout=folder.resolve() / sweep_run.LOG, stdin=stdin, cwd=Path.cwd(),
+            stdout=folder.resolve() / jobs.LOG, stdin=stdin, cwd=Path.cwd(),
             environment={**os.environ, **environment},
         )  # fmt: skip
 
@@ -85,7 +85,7 @@ def test_vllm_that_scores_is_started_after_the_one_that_trained_has_ended(tiny, 
     (work / "task.json").write_text(task.model_dump_json())
     running = ForkedTask(work, {"RAGEN_IMPORT": str(support / "fake_vllm_extension.py")})
     running.wait()
-    assert running.poll() == 0, (work / sweep_run.LOG).read_text()
+    assert running.poll() == 0, (work / jobs.LOG).read_text()
     result = parse_result((work / "result.json").read_text(), "result")
     assert result.iterations == [0, 1]
     trained, scored = (work / "processes").read_text().split()
@@ -390,7 +390,7 @@ def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, c
 
 
 def test_the_threads_of_tasks_are_capped(monkeypatch):
-    from ragen_bench.training_sweeps.jobs import task_environment
+    from ragen_bench.config.extensions import task_environment
 
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     environment = task_environment(threads=3)
