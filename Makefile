@@ -42,11 +42,11 @@ real: install
 	$(BIN)/ragen bench --agent random --agent smollm2 --agent oracle --suite core --episodes 16 --setting demonstrations=2 --setting think=false
 
 test: install lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # For the inner loop: without what trains, starts processes or takes seconds each.
 test-fast: install
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not slow'
 
 # vLLM on a machine without a GPU, in a separate environment: it needs other versions of common packages.
 test-vllm: $(VLLM)/.installed
