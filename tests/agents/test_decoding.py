@@ -129,7 +129,7 @@ def waits_of(decoder, monkeypatch):
 @pytest.mark.parametrize("known", [True, False], ids=["direct", "module"])
 @pytest.mark.parametrize("temperature", [0.6, 0.0])
 def test_nothing_waits_for_the_device_between_checks(model, known, temperature, monkeypatch):
-    monkeypatch.setitem(decoding._STEPS_BETWEEN_CHECKS, True, 8)
+    monkeypatch.setitem(decoding._STEPS_BETWEEN_CHECKS, "cpu", 8)
     if not known:
         monkeypatch.setattr(forward, "_KNOWN", frozenset())
     counts = []
@@ -145,7 +145,7 @@ def test_how_often_it_is_asked_who_is_open_changes_no_sample(model, temperature,
     decoder = Decoder(model, frozenset({END, 7}), PAD, temperature, 30)
     each = played(decoder, prompts(12))
     assert {sample.finish for sample in each} == {"stop", "length"}
-    monkeypatch.setitem(decoding._STEPS_BETWEEN_CHECKS, True, 8)
+    monkeypatch.setitem(decoding._STEPS_BETWEEN_CHECKS, "cpu", 8)
     same(each, played(decoder, prompts(12)))
 
 
