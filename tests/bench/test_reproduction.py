@@ -86,6 +86,12 @@ def test_cells_of_a_family_share_a_colour_and_no_two_lines_look_alike():
     assert styles["keep-25"][0] == styles["keep-25-equal"][0] != styles["keep-50"][0]
 
 
+def test_a_sweep_of_more_cells_than_colours_is_drawn():
+    curves = {"validation/success": [0.3] * 30, "entropy": [1.0] * 30}
+    what, results = results_of("ragen2-regularizers", {}, seeds=2, curves=curves)
+    assert ">entropy-0.1<" in draw_curves(what, Runs(sweep_of(what), results))
+
+
 def test_a_drawing_shows_short_curves_and_what_random_play_reaches():
     def drawn(length):
         what, results = results_of("figure7", {}, seeds=2, curves={"validation/success": [0.3] * length})

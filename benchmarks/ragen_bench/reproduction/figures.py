@@ -178,7 +178,7 @@ def _draw_panel(panel: Any, runs: Runs, game: str, metric: str, cells: Sequence[
         colour, dash = styles[cell]
         marker = "o" if len(x) <= WINDOW else None  # a line of few points would hardly show
         panel.plot(
-            x, lines.mean(axis=0), dash, color=colour, label=cell, linewidth=1.4, marker=marker,
+            x, lines.mean(axis=0), linestyle=dash, color=colour, label=cell, linewidth=1.4, marker=marker,
             markersize=3,
         )  # fmt: skip
         panel.fill_between(x, lines.min(axis=0), lines.max(axis=0), color=colour, alpha=0.15, linewidth=0)
