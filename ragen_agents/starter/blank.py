@@ -1,8 +1,9 @@
 """Write untrained models with a tokenizer for one game: byte-level BPE on its texts.
 
-The tokenizer has a token for each word, name with a number and repeated line. Text is read in lower case, so
-a word that is asked for and the same word in a title are one token. A word takes the space that follows it,
-not the one before it, so a value reads the same in a list and between brackets.
+The tokenizer has a token for each word, name with a number and repeated line. Text is read in
+lower case, so a word that is asked for and the same word in a title are one token, and what the model
+writes is in lower case. A word takes the space that follows it, not the one before it, so a value reads the
+same in a list and between brackets.
 """
 
 from collections import Counter

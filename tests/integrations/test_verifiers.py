@@ -132,7 +132,7 @@ def test_evaluator_plays_against_an_endpoint(game, endpoint, tmp_path):
 
 def test_rollouts_of_a_level_have_random_events_of_their_own(endpoint, tmp_path):
     """A reply says the same each time, so only the ice tells rollouts apart."""
-    endpoint.reply = "<think>go</think><answer>Down || Right || Up || Left || Down</answer>"
+    endpoint.reply = "<think>go</think><answer>Left || Left</answer>"  # most survive it
     rows = evaluated("FrozenLake", endpoint, tmp_path, "--env.taskset.levels", "1", "--num-rollouts", "12")
     assert len(rows) == 12
     assert len({json.dumps(row["traces"][0]["nodes"][:4]) for row in rows}) > 1

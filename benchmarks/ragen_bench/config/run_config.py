@@ -177,7 +177,12 @@ def default_directory(config: BaseConfig) -> Path:
 
 
 def load_config(folder: Path, checked: bool = True) -> AnyConfig:
-    """Read the config of a run of this suite version; ``checked``: unless it was edited."""
+    """Read the config of a run; ``checked``: unless it was edited.
+
+    Raises:
+        RagenError: There is no run, or it is of another suite version.
+        EditedFileError: Its config was edited.
+    """
     path = folder / CONFIG
     if not folder.is_dir():
         raise RagenError(f"there is no run directory '{folder}'")

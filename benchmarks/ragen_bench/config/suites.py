@@ -186,7 +186,11 @@ def _task_name(text_id: str) -> str:
 
 
 def check_suite(suite: Suite) -> None:
-    """Make every game once, with the last level that it needs; a `RagenError` names the task that fails."""
+    """Make every game once, with the last level that it needs.
+
+    Raises:
+        RagenError: A game, a setting, or a level does not exist; the message names the task.
+    """
 
     def check(name: str) -> None:
         _check_task(suite.tasks[name])

@@ -43,7 +43,7 @@ def run_notes(run: Run, left_out: Sequence[str] = ()) -> list[str]:
 def notes_on_replies(
     samples: Mapping[tuple[str, str], Sequence[Played]], folder: Path, config: AnyConfig
 ) -> list[str]:
-    """Return the notes on the replies of each agent, and on what it did not survive."""
+    """Return the notes on the replies and errors of each agent."""
     lines: list[str] = []
     for agent in dict.fromkeys(agent for agent, _ in samples):
         games = {game: sample for (name, game), sample in samples.items() if name == agent}

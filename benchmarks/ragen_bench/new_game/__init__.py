@@ -16,7 +16,11 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,39}")
 
 
 def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
-    """Write the package of a new game and return its files, relative to the folder."""
+    """Write the package of a new game.
+
+    Returns:
+        The files, relative to the folder.
+    """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise RagenError(
             f"name is '{name}', but must be a Python name of 2 to 40 lower-case letters, digits and _"

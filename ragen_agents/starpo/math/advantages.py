@@ -1,9 +1,8 @@
 """Advantages: pure functions of rewards, values and the mask of what the model wrote.
 
-Shapes: B trajectories, T tokens. All are float tensors unless said; what lies outside ``mask`` is never read
-and comes out as 0. Context tokens between two turns contribute nothing: the token after the last of one turn
-is the first of the next. Functions of groups take the returns of whole trajectories, (B,), and the group of
-each, (B,) int64, and return (B,); a group of one and a group of equal returns have advantage 0.
+Shapes: B trajectories, T tokens. All are float tensors unless said; what lies outside ``mask`` is never
+read and comes out as 0. Context tokens between two turns contribute nothing: the token after the last of
+one turn is the first of the next.
 """
 
 from collections import defaultdict

@@ -84,7 +84,11 @@ def _with_fitting_tokens(config: TrainConfig, planner: Planner) -> TrainConfig:
 
 
 def fit(config: TrainConfig, planner: Planner) -> TrainConfig:
-    """Return a config as `fitted` does; a `DoesNotFitError` names settings with which it would fit."""
+    """Return a config as `fitted` does, after a check that it fits.
+
+    Raises:
+        DoesNotFitError: It does not; the message names settings with which it would.
+    """
     if (refused := refusal(config, planner)) is not None:
         raise DoesNotFitError(f"{refused} (ragen train --plan shows what takes it)")
     return fitted(config, planner)

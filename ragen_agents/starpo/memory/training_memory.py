@@ -1,8 +1,8 @@
 """Plan the memory of a training run on each of its devices, phase by phase.
 
 Passes through a model count the tensors that PyTorch keeps for the backward pass, and the temporary ones
-where they are most. Attention is that of fused kernels: they keep queries, keys, values, their result and the
-mask, and no scores of tokens times tokens.
+where they are most. Attention stores no scores of tokens times tokens: the fused kernels of PyTorch, on the
+CPU and on CUDA, keep queries, keys, values, their result and the mask as numbers.
 """
 
 from dataclasses import dataclass, replace

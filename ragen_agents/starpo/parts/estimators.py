@@ -153,7 +153,7 @@ def _of_trajectories(advantages: Callable[[EstimatorInput], Tensor]) -> _Functio
 
 
 def _of_groups(advantages: Callable[[Tensor, Tensor], Tensor]) -> _Function:
-    """Return an estimator that does so by returns and groups."""
+    """Return an estimator of one number a trajectory, from returns and groups."""
     return _of_trajectories(lambda batch: advantages(batch.returns, batch.groups))
 
 

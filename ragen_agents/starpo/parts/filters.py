@@ -21,7 +21,7 @@ from ragen_agents.starpo.parts.registry import Part, Registry
 from ragen_envs.errors import RagenError
 
 _SAME = 1e-8
-"""Numbers that lie no further apart are equal, and deviations below this are those of equal returns."""
+"""Standard deviations below this are those of equal returns."""
 
 _ROUNDING = 1e-9
 Returns = Sequence[NDArray[np.float64]]
@@ -64,8 +64,9 @@ def apply_filter(
 ) -> list[int]:
     """Return the indices of the groups that a filter keeps, ascending.
 
-    There may be none: a filter by deviation, other than softmax-top-p, drops groups of equal returns. Without
-    groups the filter is not asked. ``params`` are settings that differ from the filter's defaults.
+    The result may be empty: a filter by deviation, other than softmax-top-p, drops groups of equal returns.
+    Where there are no groups, because the game failed in all of them, the filter is not asked. ``params`` are
+    the filter's own settings that differ from its defaults.
 
     Raises:
         RagenError: The filter returned something other than different indices of groups.

@@ -2,11 +2,12 @@
 
 How much replies tell about their prompts is the sign of template collapse. Every text z_i is scored under
 every different prompt x_j: entry (i, j) of a matrix is log p(z_i | x_j), in nats (RAGEN-2, arXiv 2604.06268).
-A policy whose replies no longer depend on what it reads may still have high entropy.
+A policy whose replies no longer depend on what it reads may still have high entropy; its replies are then as
+likely under any other prompt.
 
 Two samples: the first reply of one episode of each first prompt; and pairs of a trajectory and one of its
-turns, the trajectory drawn first. Of each, two texts: the thought, which lies strictly between its tags, and
-the whole reply. A prompt is everything that the model had read before the reply.
+turns, the trajectory drawn first. Of each, two texts: the thought, which lies strictly between its tags,
+and the whole reply. A prompt is everything that the model had read before the reply.
 
 The gradient of each term of the loss is measured in six buckets of groups by the deviation of their returns
 (RAGEN-2 too). A policy gradient should be larger where returns differ more; those of the entropy bonus and of

@@ -9,8 +9,9 @@ import torch
 from ragen_envs.errors import RagenError, install_hint
 
 POLICY: Final = "default"
+"""Name of the policy's adapter."""
 CRITIC: Final = "critic"
-"""Names of the adapters."""
+"""Name of the critic's."""
 
 
 def with_adapters(model: Any, rank: int, alpha: float, seed: int) -> Any:

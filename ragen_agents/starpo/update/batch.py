@@ -184,7 +184,8 @@ def shared_micro_batches(
 ) -> list[list[int]]:
     """Cut trajectories as `micro_batches` does, but so that no process waits if that can be helped.
 
-    The parts are the smallest for as many rounds of the processes as parts of the whole budget take.
+    The processes take as many rounds as for the parts of the whole budget, and the parts are the smallest
+    that allow it.
     """
     most = -(-len(micro_batches(sizes, chosen, budget)) // processes) * processes
     budgets = range(1, budget + 1)

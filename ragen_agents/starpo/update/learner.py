@@ -37,12 +37,12 @@ MOST_BAD_STEPS = 3
 class Learner:
     """Holds the models and their optimizers.
 
-    All processes of a distributed run hold the same batch and each computes its share of every mini-batch, so
-    that the result does not depend on how many there are, up to the order of sums.
+    All processes of a distributed run hold the same batch and each computes its share of every
+    mini-batch, so that the result does not depend on how many there are, up to the order of sums.
 
-    With ``config.fsdp`` the policy need not be on its device yet. The reference is the initial policy,
-    frozen; None if no divergence from it is applied, or if it is the policy without its adapters.
-    ``only_writes``: the first process alone uses ``whole_policy``, to save it.
+    The policy learns; with ``config.fsdp`` it need not be on its device yet. The reference is the initial
+    policy, frozen; None if no divergence from it is applied, or if it is the policy without its adapters.
+    ``only_writes``: ``whole_policy`` is only used by the first process, to save it.
     """
 
     def __init__(

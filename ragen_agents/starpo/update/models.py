@@ -154,7 +154,11 @@ def score_trajectories(
     device: torch.device,
     part: Part = "all",
 ) -> Scores:
-    """Return the scores of n trajectories of a batch: (n, the columns that they fill)."""
+    """Return the scores of some trajectories of a batch.
+
+    Returns:
+        Scores of (n, the columns that the trajectories fill).
+    """
     read = batch.passed(trajectories, device)
     scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start, part)
     # From rows to trajectories, which have the same action tokens in the same order.
