@@ -71,6 +71,16 @@ def test_arrow_keys_are_actions_of_a_turn(terminal):
     assert process.wait(20) == 0
 
 
+@pytest.mark.parametrize("cut", [1, 2])
+def test_an_arrow_key_that_arrives_in_two_parts_is_one_key(terminal, cut):
+    _, ours = terminal("FrozenLake", "--setting", "actions_per_turn=1", "--index", "0")
+    read_until(ours, "> $")
+    os.write(ours, RIGHT[:cut].encode())
+    time.sleep(0.01)
+    os.write(ours, RIGHT[cut:].encode())
+    assert "Executed: Right" in read_until(ours, r"Turn 2 of 5[\s\S]*> $|game is over")
+
+
 def test_one_action_a_turn_plays_at_once(terminal):
     _, ours = terminal("FrozenLake", "--setting", "actions_per_turn=1", "--index", "0")
     read_until(ours, "> $")
@@ -81,7 +91,9 @@ def test_one_action_a_turn_plays_at_once(terminal):
 def test_other_keys_write_a_line_and_ctrl_d_stops(terminal):
     process, ours = terminal("Countdown", "--setting", 'level="26: 3 7 8 25"')
     read_until(ours, "> $")
-    type_keys(ours, UP, "\x1b[5~", "\x1b", "25 - 77", "\x7f", "\r")
+    type_keys(ours, UP, "\x1b[5~", "\x1b")
+    time.sleep(0.3)  # longer than the end of a sequence is waited for
+    type_keys(ours, "25 - 77", "\x7f", "\r")
     assert "Executed: 25 - 7." in read_until(ours, r"Turn 2 of 5[\s\S]*> $")
     type_keys(ours, "\x04")
     read_until(ours, "you stopped")

@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+import select
 import sys
 import termios
 import tty
@@ -190,6 +191,9 @@ _ARROW_KEYS: Final = {"A": "↑", "B": "↓", "C": "→", "D": "←"}
 _ESCAPE: Final = "\x1b"
 _KEY: Final = re.compile(r"\x1b[\[O][^A-Za-z~]*[A-Za-z~]?|\x1b[^\x1b]?|.", re.DOTALL)
 """What one key sends: an escape sequence, or a character."""
+_BEGUN: Final = re.compile(rb"\x1b(?:[\[O][^A-Za-z~]*)?$")
+"""A sequence of which a slow connection may still bring the end."""
+_SEQUENCE_SECONDS: Final = 0.1
 _ENTER: Final = "\r\n"
 _ERASE: Final = "\x7f\b"
 _END: Final = "\x04"
@@ -264,4 +268,8 @@ def _pressed(descriptor: int) -> Iterator[str]:
     """Yield what each key sends, as soon as it is pressed, until the end of the input."""
     decoder = getincrementaldecoder("utf-8")("ignore")
     while sent := os.read(descriptor, 1024):
+        while _BEGUN.search(sent) and select.select([descriptor], [], [], _SEQUENCE_SECONDS)[0]:
+            if not (more := os.read(descriptor, 1024)):
+                break
+            sent += more
         yield from _KEY.findall(decoder.decode(sent))
