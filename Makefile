@@ -13,7 +13,7 @@ GPU_SOURCE = $(if $(WHEELS),--no-index --find-links $(abspath $(WHEELS)))
 DIST := .venv-dist
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test test-fast faults test-vllm test-integrations test-inspect test-endpoint test-site gpu gpu-rehearsal gpu-wheels lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
+.PHONY: install bench real test tests test-fast faults test-vllm test-integrations test-inspect test-endpoint test-site gpu gpu-rehearsal gpu-wheels lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
 
 install: $(VENV)/.installed
 
@@ -41,7 +41,11 @@ real: install
 	$(BIN)/ragen models get smollm2
 	$(BIN)/ragen bench --agent random --agent smollm2 --agent oracle --suite core --episodes 16 --setting demonstrations=2 --setting think=false
 
-test: install lint
+# Lint and types are checked beside the tests, which leave a quarter of two cores idle.
+test: install
+	$(MAKE) --no-print-directory -j 2 lint tests
+
+tests: install
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # For the inner loop: without what trains, starts processes or takes seconds each.

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 
 from jinja2.exceptions import TemplateError
 
+from ragen_agents import template_check
 from ragen_agents.policies.base import merge_system
 from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.conversation.protocol import Message
@@ -44,48 +45,6 @@ _CHATS: Final = [
     [{"role": role, "content": _TEXT} for role in roles.split()]
     for roles in ("system user", "user", "user assistant user assistant user")
 ]
-# Only what jinja2 needs, which starts in a tenth of a second; transformers takes seconds.
-_SCRIPT: Final = """
-import json, sys
-try:
-    import resource
-    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]),) * 2)
-except ImportError:
-    pass
-from datetime import datetime
-from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-class Generation(Extension):
-    tags = {"generation"}
-    def parse(self, parser):
-        next(parser.stream)
-        return parser.parse_statements(["name:endgeneration"], drop_needle=True)
-
-def refuse(message):
-    raise ValueError(message)
-
-given = json.load(sys.stdin)
-options = {"trim_blocks": True, "lstrip_blocks": True}
-env = ImmutableSandboxedEnvironment(extensions=[Generation, loopcontrols], **options)
-env.filters["tojson"] = lambda value, **options: json.dumps(value)
-env.globals.update(raise_exception=refuse, strftime_now=datetime(2024, 7, 26).strftime)
-try:
-    template = env.from_string(given["template"])
-except (MemoryError, OverflowError):
-    sys.exit(9)
-except Exception:
-    sys.exit(0)  # whoever uses it says what is wrong
-for messages in given["chats"]:
-    for start in (True, False):
-        try:
-            template.render(messages=messages, add_generation_prompt=start, **given["tokens"])
-        except (MemoryError, OverflowError):
-            sys.exit(9)
-        except Exception:
-            pass
-"""
 
 
 class ChatTemplate:
@@ -323,14 +282,18 @@ def _check_template(tokenizer: Any) -> None:
 
 @lru_cache(64)
 def _check_rendering(given: str) -> None:
-    command = [sys.executable, "-I", "-c", _SCRIPT, str(_MEMORY), str(SECONDS)]
+    limits = str(_MEMORY), str(SECONDS), _DATE.isoformat(), str(_LIMITED)
+    command = [sys.executable, "-P", template_check.__file__, *limits]
     try:
-        code = subprocess.run(command, input=given.encode(), capture_output=True, timeout=_WAIT).returncode
+        checked = subprocess.run(command, input=given.encode(), capture_output=True, timeout=_WAIT)
     except subprocess.TimeoutExpired:
-        code = -1
-    if code < 0:  # the system has ended it
+        checked = None
+    if checked is None or checked.returncode < 0:  # the system has ended it
         raise RagenError(f"the model's chat template does not end within {SECONDS} s; use another one")
-    if code == _LIMITED:
+    if checked.returncode == _LIMITED:
         raise RagenError(
             "the model's chat template needs too much memory or too long a range; use another one"
         )
+    if checked.returncode:
+        why = checked.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise RagenError(f"the model's chat template cannot be checked: {why}")

@@ -86,6 +86,13 @@ class Reply:
             self.reasoning.encode()
 
 
+def check_reply(reply: object) -> Reply:
+    """Return what a policy of one's own gave; raises `TypeError` if it is no `Reply`."""
+    if not isinstance(reply, Reply):
+        raise TypeError(f"the policy returned {reply!r:.80}, but must return a Reply")
+    return reply
+
+
 _TYPES: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(Reply).items()}
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Releasable, Reply, Request
 from ragen_agents.rollout.episode import (
@@ -25,6 +25,7 @@ from ragen_envs.levels.seeding import new_stream
 if TYPE_CHECKING:
     from ragen_envs.multi_agent.conversation import MultiAgentConversation
 
+ResultT = TypeVar("ResultT")
 Keep = Callable[[Sequence[MatchRecord]], None]
 """Writes matches that are over."""
 
@@ -204,9 +205,7 @@ async def _play_round(matches: Sequence[MatchRunner], policies: Mapping[str, Pol
     asking = [_ask(policies[agent], [one[2] for one in part]) for agent, part in asked.items()]
     answered = await asyncio.gather(*asking, return_exceptions=True)
     answers: list[dict[int, Answer]] = [{} for _ in matches]
-    for part, given in zip(asked.values(), answered, strict=True):
-        if isinstance(given, BaseException):
-            raise given
+    for part, given in zip(asked.values(), _without_errors(answered), strict=True):
         for (number, seat, _), answer in zip(part, given, strict=True):
             answers[number][seat] = answer
     for match, replies in zip(matches, answers, strict=True):
@@ -224,9 +223,12 @@ async def _ask(policy: Policy | AsyncPolicy, requests: Sequence[Request]) -> lis
         async with places:
             return await ask(policy, request)
 
-    answers = await asyncio.gather(*map(ask_in_turn, requests), return_exceptions=True)
-    stops = [given for given in answers if isinstance(given, BaseException)]
-    # What stops the run matters more than a budget that is reached at the same time.
-    for stop in sorted(stops, key=lambda stop: isinstance(stop, BudgetReachedError)):
-        raise stop
-    return [given for given in answers if isinstance(given, Answer)]
+    return _without_errors(await asyncio.gather(*map(ask_in_turn, requests), return_exceptions=True))
+
+
+def _without_errors(results: Sequence[ResultT | BaseException]) -> list[ResultT]:
+    """Return the results, or raise an error among them; a reached budget only if there is no other."""
+    errors = [result for result in results if isinstance(result, BaseException)]
+    for error in sorted(errors, key=lambda error: isinstance(error, BudgetReachedError)):
+        raise error
+    return [result for result in results if not isinstance(result, BaseException)]

@@ -5,7 +5,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Releasable, Reply, Request
+from ragen_agents.policies.base import (
+    AsyncPolicy,
+    BudgetReachedError,
+    Policy,
+    Releasable,
+    Reply,
+    Request,
+    check_reply,
+)
 from ragen_agents.policies.controls import Control
 from ragen_agents.rollout.episode import Episode
 from ragen_agents.rollout.episode_runner import Answer, EpisodeRunner, EpisodeSpec
@@ -59,16 +67,17 @@ def act(policy: Policy, requests: Sequence[Request]) -> list[Answer]:
 
 
 def _checked(reply: Reply) -> Reply | Exception:
-    if isinstance(reply, Reply):
-        return reply
-    return TypeError(f"the policy returned {reply!r:.80}, but must return a Reply")
+    try:
+        return check_reply(reply)
+    except TypeError as error:
+        return error
 
 
 async def ask(policy: AsyncPolicy, request: Request) -> Answer:
     """Ask for one reply; what the policy raises is its answer, unless it is a `RagenError`."""
     started = time.perf_counter()
     try:
-        reply = await policy.reply(request)
+        reply = check_reply(await policy.reply(request))
     except RagenError:
         raise
     except Exception as error:

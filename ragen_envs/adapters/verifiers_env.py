@@ -112,7 +112,8 @@ class RagenEnv(vf.Env[RagenEnvConfig]):
                     break
                 segment = await interaction.turn(env.user)
         interaction.trace.record_reward("episode_return", total, 1.0)
-        interaction.trace.record_metric("success", float(bool(env.success)))
+        if env.success is not None:  # an environment from outside may not know
+            interaction.trace.record_metric("success", float(env.success))
 
 
 def _open(game: str, split: str, index: int, settings: dict[str, Any], noise: int) -> ConversationWrapper:

@@ -67,6 +67,12 @@ def test_broken_pickled_weights_are_named(model):
     assert "could not be loaded: its pickled weights are broken" in load(model)
 
 
+def test_a_template_that_cannot_be_checked_is_refused(model, monkeypatch, tmp_path):
+    (tmp_path / "check.py").write_text("import jinja2_that_is_not_installed")
+    monkeypatch.setattr("ragen_agents.template_check.__file__", str(tmp_path / "check.py"))
+    assert "cannot be checked: ModuleNotFoundError: No module named 'jinja2_that" in load(model)
+
+
 LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 
 

@@ -224,6 +224,12 @@ class Bare:
 class Mute(Hare):
     def act(self, requests): return None
 
+class Late:
+    name, concurrency = "late", 2
+    def __init__(self, sampling): pass
+    async def reply(self, request): return "x"
+    async def close(self): pass
+
 class Fixed(Hare):
     name = property(lambda self: "fixed")
 
@@ -237,7 +243,7 @@ def added(tmp_path, monkeypatch):
     (tmp_path / "broken_agents.py").write_text(POLICIES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    classes = ("Hare", "Strings", "Mute", "Boom", "Bare", "Fixed", "nothing", "Missing")
+    classes = ("Hare", "Strings", "Mute", "Boom", "Bare", "Fixed", "Late", "nothing", "Missing")
     points = [EntryPoint(c.lower(), f"broken_agents:{c}", "ragen.policies") for c in classes]
     points.append(EntryPoint("away", "no_such_module:Hare", "ragen.policies"))
     points.append(EntryPoint("random", "broken_agents:Hare", "ragen.policies"))
@@ -282,6 +288,7 @@ def test_an_agent_that_cannot_be_made_is_named(agent, said, added, fails):
     [
         ("hare", "for 3 requests, but must return a list of as many Reply"),
         ("strings", "the policy returned 'x', but must return a Reply"),
+        ("late", "the policy returned 'x', but must return a Reply"),
         ("mute", "the policy returned None for 3 requests, but must return a list"),
     ],
 )

@@ -157,6 +157,12 @@ def test_an_endpoint_has_budgets_and_a_running_loop_changes_nothing(tmp_path):
     assert run.episodes()["reply_tokens"].sum() > 0
 
 
+def test_a_limit_of_tokens_that_nothing_counts_is_refused(tmp_path):
+    agent = ScriptedPolicy("right", lambda chat: "Right")
+    with pytest.raises(RagenError, match="--token-limit is for agents openai:MODEL"):
+        rb.evaluate(agent, games="Bandit", episodes=1, token_limit=9, stop=[], out=tmp_path / "run")
+
+
 def test_compare_takes_runs_names_and_plays_controls_that_are_missing(tmp_path, capsys):
     run = rb.evaluate({"right": right}, games="FrozenLake", episodes=8, out=tmp_path / "a" / "run")
     table = rb.compare(run, "oracle")

@@ -102,5 +102,5 @@ def test_the_viewer_marks_each_claim_where_the_script_counts(run, tmp_path):
 def test_a_run_of_games_without_claims_is_refused(run, tmp_path):
     out = str(tmp_path / "run")
     assert main(["bench", "--agent", "oracle", "--game", "Countdown", "--episodes", "2", "--out", out]) == 0
-    with pytest.raises(RagenError, match="no game that can check thoughts"):
+    with pytest.raises(RagenError, match="no replies to games that can check thoughts"):
         load(out).thoughts()

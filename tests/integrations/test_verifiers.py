@@ -100,7 +100,7 @@ def evaluated(game, endpoint, folder, *arguments):
     host, port = endpoint.server_address
     command = [
         str(Path(sys.executable).parent / "vf-eval"), "ragen-games",
-        "--env.taskset.game", f"ragen/{game}Text-v0", "--model", "echo",
+        "--env.taskset.game", game, "--model", "echo",
         "--client.base-url", f"http://{host}:{port}/v1", *arguments,
         "--client.api-key-var", "RAGEN_TEST_KEY", "--no-rich", "--no-push", "-o", str(folder),
     ]  # fmt: skip
@@ -116,7 +116,7 @@ def evaluated(game, endpoint, folder, *arguments):
 @pytest.mark.parametrize("game", REPLIES)
 def test_evaluator_plays_against_an_endpoint(game, endpoint, tmp_path):
     endpoint.reply = REPLIES[game]
-    rows = evaluated(game, endpoint, tmp_path, "--env.taskset.levels", "3")
+    rows = evaluated(f"ragen/{game}Text-v0", endpoint, tmp_path, "--env.taskset.levels", "3")
     assert len(rows) == 3
     expected = {index: played(game, index) for index in range(3)}
     for row in rows:
@@ -133,7 +133,8 @@ def test_evaluator_plays_against_an_endpoint(game, endpoint, tmp_path):
 def test_rollouts_of_a_level_have_random_events_of_their_own(endpoint, tmp_path):
     """A reply says the same each time, so only the ice tells rollouts apart."""
     endpoint.reply = "<think>go</think><answer>Left || Left</answer>"  # most survive it
-    rows = evaluated("FrozenLake", endpoint, tmp_path, "--env.taskset.levels", "1", "--num-rollouts", "12")
+    several = ("--env.taskset.levels", "1", "--num-rollouts", "12")
+    rows = evaluated("ragen/FrozenLakeText-v0", endpoint, tmp_path, *several)
     assert len(rows) == 12
     assert len({json.dumps(row["traces"][0]["nodes"][:4]) for row in rows}) > 1
     assert len({str(chat) for chat in map(last_message, endpoint.seen)}) > 2
@@ -145,5 +146,11 @@ def last_message(request):
 
 def test_a_reply_that_was_cut_off_is_invalid(endpoint, tmp_path):
     endpoint.reply, endpoint.finish_reason = "<think>go</think><answer>Left</answer>", "length"
-    evaluated("Sokoban", endpoint, tmp_path, "--env.taskset.levels", "1")
+    evaluated("ragen/SokobanText-v0", endpoint, tmp_path, "--env.taskset.levels", "1")
     assert "cut off" in last_message(endpoint.seen[1])
+
+
+def test_a_game_that_does_not_tell_success_has_no_such_metric(endpoint, tmp_path):
+    endpoint.reply = "<think>stay</think><answer>0</answer>"
+    (row,) = evaluated("Blackjack-v1", endpoint, tmp_path, "--env.taskset.levels", "1")
+    assert "success" not in row["traces"][0]["metrics"]

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pandas as pd
 
 from ragen_agents.rollout import Episode
-from ragen_agents.rollout.claims import SHARES, CheckedThought, names_of
+from ragen_agents.rollout.claims import MOVES, SHARES, CheckedThought, names_of
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.console.formats import Cells, Grid, grid_of, number, percent, percent_cell, percent_interval
 from ragen_bench.console.progress import Track
@@ -29,7 +29,7 @@ Thoughts = Mapping[tuple[str, str], Mapping[int | None, tuple[str, Sequence[Chec
 
 _TITLES: Final = {
     "made": "replies\nwith claims %", "per_thought": "claims per\nthought", "places": "places\ntrue %",
-    **{f"move_{n}": f"move {n}\ntrue %" for n in range(1, 6)}, "ends": "end\ntrue %",
+    **{f"move_{n}": f"move {n}\ntrue %" for n in range(1, MOVES + 1)}, "ends": "end\ntrue %",
     "others": "others\ntrue %", "plan": "answer =\nplan %",
 }  # fmt: skip
 _THING: Final = re.compile(r"place [^_]+")
@@ -106,7 +106,8 @@ def compare_thoughts(checked: Thoughts) -> pd.DataFrame:
         first, second = checked[one, game], checked[other, game]
         pairs: dict[str, list[tuple[str, float, float]]] = {name: [] for name in COMPARED}
         for both in first.keys() & second.keys():
-            (key, (a, *_)), (_, (b, *_)) = first[both], second[both]
+            (key, one_thoughts), (_, other_thoughts) = first[both], second[both]
+            a, b = one_thoughts[0], other_thoughts[0]
             if len(a.moves) == len(b.moves):
                 left, right = _with_moves(a), _with_moves(b)
                 for name in left.keys() & right.keys() & pairs.keys():
@@ -130,7 +131,7 @@ def thoughts_grid(data: pd.DataFrame) -> Grid:
     """Return the table of `summarise_thoughts` for people, without measures that nobody has."""
     shown = [name for name in SHARES if name in data and data[name].notna().any()]
     measures: dict[str, Cells] = {_TITLES[name]: partial(_cell, name) for name in shown}
-    late = [_TITLES[name] for name in ("per_thought", "move_5", "move_4", "move_3", "move_2")]
+    late = [_TITLES[name] for name in ("per_thought", *(f"move_{n}" for n in range(MOVES, 1, -1)))]
     return grid_of(
         data[data["made"] > 0],
         {"game": "game", "agent": "agent", **measures, "replies": "replies"},

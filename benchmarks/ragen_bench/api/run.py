@@ -161,21 +161,21 @@ class Run:
         Raises:
             RagenError: No game of the run can check thoughts.
         """
+        missing = run_table.incomplete(self.records)
         if compare:
             differences = compare_thoughts(self._checked)
-            grid = compared_grid(differences)
-            return Table.of(differences, {f"Thoughts compared, {self.folder}": grid}, [COMPARED_NOTE])
-        data, read = summarise_thoughts(self._checked), self.records
+            grids = {f"Thoughts compared, {self.folder}": compared_grid(differences)}
+            return Table.of(differences, grids, [COMPARED_NOTE, *missing])
+        data = summarise_thoughts(self._checked)
         silent = dict.fromkeys(data["agent"][data.groupby("agent")["made"].transform("max") == 0])
         notes = [f"no claims in the thoughts of {', '.join(silent)}"] if silent else []
-        notes += run_table.incomplete(read)
-        return Table.of(data, {f"Thoughts, {self.folder}": thoughts_grid(data)}, notes)
+        return Table.of(data, {f"Thoughts, {self.folder}": thoughts_grid(data)}, notes + missing)
 
     @cached_property
     def _checked(self) -> Thoughts:
         checked = check_run(self.records, bar("checking"))
         if not checked:
-            raise RagenError(f"'{self.folder}' has no game that can check thoughts")
+            raise RagenError(f"'{self.folder}' has no replies to games that can check thoughts")
         return checked
 
     def view(self, out: str | Path | None = None, port: int = 0) -> "Pages":

@@ -1,10 +1,12 @@
 """The endpoint, the budget and the cache that the options of a run stand for."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
+from ragen_agents.policies import AsyncPolicy
 from ragen_agents.policies.endpoint.settings import (
     KEY_VARIABLE,
     OPENAI_URL,
@@ -15,7 +17,7 @@ from ragen_agents.policies.endpoint.settings import (
 )
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.run_files.yaml_files import validate
-from ragen_bench.config.agents import OPENAI, Remote, is_local_model
+from ragen_bench.config.agents import OPENAI, LiveAgent, Remote, is_local_model
 from ragen_bench.config.run_config import BaseConfig
 from ragen_bench.evaluation.spending import Budget, load_prices, price_of, read_duration
 from ragen_envs.errors import RagenError
@@ -58,8 +60,20 @@ class Limits:
     prices: str | Path | None = None
 
 
-def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] = ()) -> Remote:
-    """Return the settings of agents that are not local models."""
+_NO_LIVE: Final[Mapping[str, LiveAgent]] = MappingProxyType({})
+
+
+def make_remote(options: Endpoint, agents: Sequence[str], live: Mapping[str, LiveAgent] = _NO_LIVE) -> Remote:
+    """Return the settings of agents that are not local models.
+
+    Args:
+        options: As the caller gave them.
+        agents: Names of all agents.
+        live: Those that are objects of this process, by name.
+
+    Raises:
+        RagenError: A setting is wrong, or no agent reads it.
+    """
     data = {
         "base_url": check_base_url(options.base_url or OPENAI_URL),
         "stop": list(options.stop or ()),
@@ -83,14 +97,24 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] 
 def _refuse(options: Endpoint | Limits, fields: Iterable[str], agents: str, advice: str) -> None:
     """Raise `RagenError` if one of the fields was set, as no agent reads it."""
     for field in fields:
-        if getattr(options, field) != getattr(type(options), field):
-            is_off = field == "cache" and getattr(options, field) is False
+        value = getattr(options, field)
+        if value not in (getattr(type(options), field), [], (), {}):
+            is_off = field == "cache" and value is False
             option = "no-cache" if is_off else field.replace("_", "-").replace("headers", "header")
             raise RagenError(f"--{option} is for agents {agents}, but there is none; {advice}")
 
 
-def make_budget(config: BaseConfig, options: Limits, live: Collection[str] = ()) -> Budget:
-    """Return the budget of a run; its time starts now."""
+def make_budget(config: BaseConfig, options: Limits, live: Mapping[str, LiveAgent] = _NO_LIVE) -> Budget:
+    """Return the budget of a run; its time starts now.
+
+    Args:
+        config: The run.
+        options: As the caller gave them.
+        live: Agents that are objects of this process, by name.
+
+    Raises:
+        RagenError: A price is missing, or a limit counts the tokens of no agent.
+    """
     known = {} if options.prices is None else load_prices(Path(options.prices))
     paid = _paid([agent.name for agent in config.agents], live)
     missing = [name for name in paid if price_of(name, known) is None]
@@ -113,8 +137,17 @@ def _without_price(agents: list[str], prices: str | Path | None) -> str:
     return f"--cost-limit: '{prices}' has no price for {named}; add {lines}"
 
 
-def _paid(agents: Iterable[str], live: Collection[str]) -> list[str]:
-    return [a for a in agents if a.startswith(OPENAI) or is_python_agent(a) or a in live]
+def _paid(agents: Iterable[str], live: Mapping[str, LiveAgent]) -> list[str]:
+    """Return the agents whose tokens are counted while they play."""
+    return [
+        agent
+        for agent in agents
+        if (
+            isinstance(live[agent].policy, AsyncPolicy)
+            if agent in live
+            else agent.startswith(OPENAI) or is_python_agent(agent)
+        )
+    ]
 
 
 def cache_file(options: Endpoint, folder: Path) -> Path | None:

@@ -123,7 +123,7 @@ def _play_task(play: RunPlay[RunConfig], agent: str, player: "Policy | RayPlayer
     keys = play.run.config.keys_of(agent, task)
     play.progress.start(agent, task, sum(key in done for key in keys), len(keys))
     if player is not None:
-        # A constant of the policy: the rounding of its batches must not depend on what is done already.
+        # Not what is missing but the policy decides how levels are batched, and so how sums are rounded.
         size = CONTROL_CHUNK if agent in CONTROLS else player.batch_size
         chunks = [keys[start : start + size] for start in range(0, len(keys), size)]
         missing = [chunk for chunk in chunks if any(key not in done for key in chunk)]
@@ -164,12 +164,24 @@ def play_missing(
     cache: Path | None,
     retry_errors: bool = False,
 ) -> str | None:
-    """Play the missing episodes and return which limit of the budget ended that early, or None.
+    """Play the missing episodes of a run.
 
-    Models are loaded first, so that a failed load changes nothing. ``play`` is `play_run`, or that of
-    matches; ``retry_errors`` plays the episodes that ended in an error or exceeded the context again.
+    Args:
+        folder: The run directory, made if it is not there.
+        config: What the run plays.
+        play: `play_run`, or that of matches.
+        make_players: Loads the agents that have something to play; it is called first, so that a failed
+            load changes nothing.
+        budget: What may be spent.
+        cache: File of the reply cache, or None.
+        retry_errors: Play episodes that ended in an error or exceeded the context again.
 
-    Raises RunInterrupt at Ctrl-C, and RagenError if the run cannot continue.
+    Returns:
+        Which limit of the budget ended the run early, or None.
+
+    Raises:
+        RunInterrupt: Ctrl-C.
+        RagenError: The run cannot continue.
     """
     progress = RunProgress()
     try:

@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Reply, Request
+from ragen_agents.policies.base import check_reply
 from ragen_agents.run_files.files import ResourceContext, read_text, writing
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import AgentEntry
@@ -53,7 +54,7 @@ class Spent(NamedTuple):
 
 
 class Ledger(ResourceContext):
-    """The file of a run that is being played; a context manager.
+    """The tokens that a run has spent, kept in `USAGE`; a context manager.
 
     Answers of episodes that were never finished are in it too: they were paid for.
     """
@@ -217,8 +218,9 @@ class Budget:
 class Metered:
     """A policy whose replies are counted and end when the budget is reached.
 
-    Requests that are in flight then are waited for and counted; they are all that a run can spend
-    beyond its budget. The less is left, the fewer are in flight.
+    Requests that are in flight when cost or tokens are spent are waited for and counted; they are all that a
+    run can spend beyond its budget. The less is left, the fewer are in flight. The end of the time cancels
+    them uncounted.
     """
 
     def __init__(self, policy: AsyncPolicy, ledger: Ledger, budget: Budget) -> None:
@@ -236,7 +238,7 @@ class Metered:
             self._budget.check(self._ledger)
             self._in_flight += 1
         try:
-            reply = await self._policy.reply(request)
+            reply = check_reply(await self._policy.reply(request))
             self._ledger.add(self.name, reply)
         finally:
             self._in_flight -= 1

@@ -10,14 +10,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-import gymnasium as gym
 import jinja2
 from PIL import Image
 
 from ragen_agents.run_files.files import new_folder, writing
 from ragen_bench.console.formats import number, percent
 from ragen_envs.errors import RagenError
-from ragen_envs.registration import GAMES, GameSpec
+from ragen_envs.registration import GAMES, GameSpec, spec_of
 
 _SIDE: Final = 64
 
@@ -28,10 +27,8 @@ def tile_set(text_id: str) -> dict[str, Any] | None:
     Returns:
         None for a game without a board, or from outside the suite.
     """
-    spec = gym.registry.get(text_id)
-    game_id = None if spec is None else spec.kwargs.get("game")
-    game = next((game for game in GAMES if game.id == game_id), None)
-    if game is None or game.env_class.tile_set is None:
+    game = spec_of(text_id)
+    if game is None or game not in GAMES or game.env_class.tile_set is None:
         return None
     signs = game.env_class.text.vocabularies["standard"]
     return {"folder": _folder(game), "cells": {sign: cell for cell, sign in signs.items()}}

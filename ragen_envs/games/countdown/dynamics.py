@@ -30,13 +30,10 @@ class Operation(NamedTuple):
     def result(self) -> int | None:
         """The result, or None if it is not a positive whole number."""
         left, sign, right, _ = self
-        if sign == "+":
-            return left + right
-        if sign == "-":
-            return left - right if left > right else None
-        if sign == "*":
-            return left * right
-        return left // right if right and left % right == 0 and left else None
+        if sign == "/":
+            return left // right if right and left % right == 0 else None
+        result = {"+": left + right, "-": left - right, "*": left * right}[sign]
+        return result if result > 0 else None
 
     def __str__(self) -> str:
         return f"{self.left} {self.sign} {self.right}"

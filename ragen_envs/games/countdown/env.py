@@ -27,7 +27,7 @@ class CountdownEnv(WordGameEnv):
     Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: an operation such as `8 * 7`, with one of + - * / (also x, × and ÷) and two of
+    `FreeText(4096)`: an operation such as `8 * 7`, with one of + - * / (also −, x, ×, · and ÷) and two of
     the numbers that are left. The result must be a positive whole number. It may be included, as in
     `8 * 7 = 56`, if it is right.
 
@@ -49,8 +49,8 @@ class CountdownEnv(WordGameEnv):
     changed.
 
     ## Arguments
-    `numbers`: how many numbers are given, from 3 to 5. `level`: a fixed level, such as "60: 3 7 8
-    25".
+    `numbers`: how many numbers are given, from 3 to 5. `level`: a fixed level of 2 to 6 numbers, such as
+    "60: 3 7 8 25".
 
     ## Version History
     * v0: Initial version.
