@@ -66,7 +66,7 @@ def test_the_correction_is_for_a_claims_own_cells_only():
 
 def test_a_claim_on_times_is_corrected_for_runs_with_times_only():
     what, results = results_of("figure7", {}, seeds=9, games=("Sokoban",))
-    one = only("Keeping 25% saves time", what)
+    one = only("Keeping 25% saves time per iteration", what)
 
     def timed(result):
         """The first six seeds have times, which differ between cells and a little between seeds."""

@@ -209,7 +209,7 @@ def test_further_runs_and_their_time_are_those_that_are_missing():
 def test_runs_without_times_are_no_further_times():
     """Times of nine runs of each cell that would be enough are known of six only."""
     what = load_plain("figure7")
-    claims = [c for c in what.claims if c.text == "Keeping 25% saves time"]
+    claims = [c for c in what.claims if c.text == "Keeping 25% saves time per iteration"]
     what = what.model_copy(update={"claims": claims})
     run = SweepRun(what.load_sweep(), Choice(seeds=9), Path("nowhere"), None)
 
@@ -237,7 +237,7 @@ def test_runs_of_other_commands_do_not_hide_the_times_of_this_one():
         else result
         for result in runs.results
     ]
-    claim = "Keeping 25% saves time"
+    claim = "Keeping 25% saves time per iteration"
     for results, seeds in ((runs.results, 6), (untimed, 4)):
         found = judged("figure7", claim, Runs(runs.sweep, results))
         assert (found.verdict, found.seeds) == ("supported", seeds)

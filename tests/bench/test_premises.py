@@ -42,6 +42,21 @@ def test_where_all_premises_hold_a_verdict_is_given():
     assert verdict.gain == verdict.ours  # both began as the same model
 
 
+def test_the_difference_on_validation_levels_is_told():
+    _, results = results_of("figure10", RATES)
+    assert verdict_on("figure10", FRESH, results).validation == ""
+    ends = {"1": 0.6, "10": 0.45}
+    validated = [
+        result.model_copy(
+            update={"iterations": [0, 1], "curves": {"validation/success": [0.1, ends[result.task.cell]]}}
+        )
+        if result.task.cell in ends and result.task.seed is not None
+        else result
+        for result in results
+    ]
+    assert verdict_on("figure10", FRESH, validated).validation == "+15.0 points"
+
+
 def without(result, part):
     """The result of a run without a part of the paper's setting."""
     train = result.task.train

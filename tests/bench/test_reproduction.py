@@ -68,13 +68,15 @@ def test_gains_and_hours_have_a_column_where_they_say_something_new():
     row = {"claim": "", "verdict": "", "paper": "", "p_holm": 1.0, "premise": "", "remedy": ""}
 
     def header(*claims):
-        rows = [row | {"ours": ours, "gain": gain, "core_hours": hours} for ours, gain, hours in claims]
+        names = "ours", "gain", "core_hours", "validation"
+        rows = [row | dict(zip(names, claim, strict=True)) for claim in claims]
         return set(claims_grid(pd.DataFrame(rows)).header)
 
     none = float("nan")
-    same = header(("+1", "+1", none), ("2 of 3 runs", "", none))
-    assert header(("+1", "+2", none), ("+2", "+1", none)) == same | {"in the gain"}
-    assert header(("+1", "+1", 0.5), ("+2", "", none)) == same | {"core hours"}
+    same = header(("+1", "+1", none, ""), ("2 of 3 runs", "", none, ""))
+    assert header(("+1", "+2", none, ""), ("+2", "+1", none, "")) == same | {"in the gain"}
+    assert header(("+1", "+1", 0.5, ""), ("+2", "", none, "")) == same | {"core hours"}
+    assert header(("+1", "+1", none, "+2"), ("+2", "", none, "")) == same | {"on validation"}
 
 
 def test_cells_of_a_family_share_a_colour_and_no_two_lines_look_alike():

@@ -78,6 +78,8 @@ class Verdict(NamedTuple):
     """The premise that does not hold, where nothing can be told."""
     gain: str = ""
     """The difference of the gains over the initial models, for success."""
+    validation: str = ""
+    """The difference on validation levels after training, for success; "" without validation."""
     p: float = math.nan
     """``p_holm`` before it is adjusted over claims."""
     where: str = ""
@@ -119,7 +121,7 @@ def judge(exhibit: Reproduction, runs: Runs) -> list[Verdict]:
             Verdict(
                 claim.shown, claim.origin, f.paper, f.ours, f.seeds,
                 float(half if word == "smaller" else p), "cannot tell" if premise else word, *remedy,
-                premise=premise, gain=f.gain, p=of, where=claim.where,
+                premise=premise, gain=f.gain, validation=f.validation, p=of, where=claim.where,
             )
         )  # fmt: skip
     return verdicts

@@ -17,7 +17,7 @@ from ragen_bench.reproduction.reproduction_config import (
     ShareClaim,
     SuccessClaim,
 )
-from ragen_bench.reproduction.run_measures import Runs, happened, scalar_of
+from ragen_bench.reproduction.run_measures import VALIDATION, Runs, curve, happened, scalar_of
 from ragen_bench.stats.intervals import FloatArray, wilson
 from ragen_bench.stats.mixed_effects import (
     Difference,
@@ -112,6 +112,8 @@ class Finding(NamedTuple):
     """p-value of an effect of at least half of the paper's; nan where the paper prints none on that side."""
     gain: str = ""
     """The difference of the gains over the initial models, for success."""
+    validation: str = ""
+    """The difference on validation levels after training, for success; "" without validation."""
 
 
 _POINTS: Final = 5.0
@@ -164,9 +166,12 @@ def success_finding(exhibit: Reproduction, claim: SuccessClaim, runs: Runs) -> F
     favourable, seeds = difference.interval.estimate > 0, min(difference.seeds)
     if claim.equal:
         favourable = abs(100 * difference.interval.estimate) < _POINTS
+    held_out = _on_validation(exhibit, claim, runs)
     if seeds < 2:
         one = Remedy(ONE_SEED)
-        return Finding(favourable, math.nan, paper, _points(difference), seeds, lambda _: one, gain=shown)
+        return Finding(
+            favourable, math.nan, paper, _points(difference), seeds, lambda _: one, math.nan, shown, held_out
+        )
     outside = printed is not None and not low <= printed / 100 <= high
     half, p_value = math.nan, difference.p_value
     if claim.equal:
@@ -180,7 +185,19 @@ def success_finding(exhibit: Reproduction, claim: SuccessClaim, runs: Runs) -> F
         text = f"the paper's size is outside the interval; {needed.text}"
         return needed._replace(text=text) if outside and not claim.equal else needed
 
-    return Finding(favourable, p_value, paper, _points(difference), seeds, remedy, half, shown)
+    return Finding(favourable, p_value, paper, _points(difference), seeds, remedy, half, shown, held_out)
+
+
+def _on_validation(exhibit: Reproduction, claim: SuccessClaim, runs: Runs) -> str:
+    """Return the difference of success in the last validations, which are of other levels than the tests."""
+    gaps = []
+    for column in exhibit.columns_of(claim):
+        sides = [runs.of(column.train, cell) for cell in (claim.more, claim.less)]
+        ends = [[curve(run, VALIDATION)[1][-1:] for run in side] for side in sides]
+        if column.test != column.train or not all(len(end) for side in ends for end in side):
+            return ""
+        gaps.append(np.mean(ends[0]) - np.mean(ends[1]))
+    return f"{100 * np.mean(gaps):+.1f} points"
 
 
 def _points(difference: Difference) -> str:

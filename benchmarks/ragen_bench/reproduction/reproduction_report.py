@@ -123,7 +123,7 @@ class Report:
             name.replace("/", " ") for name in self._run.sweep.replaced if name.partition("/")[0] in games
         ]
         if replaced:
-            notes.append(f"and each time that runs were replaced: {', '.join(replaced)}")
+            notes.append(f"p-values are doubled each time that runs were replaced: {', '.join(replaced)}")
         return notes
 
     def _other_sampling(self) -> list[str]:

@@ -278,7 +278,7 @@ def _means(result: TaskResult, metric: str) -> tuple[list[int], FloatArray]:
     return iterations[len(values) - len(means) :], means
 
 
-_UNDECIDING: Final = (1, 2, 3)
+UNDECIDING: Final = (1, 2, 3)
 """Numbers of seeds with which nothing is decided: the smallest p-value of three against three is 0.10."""
 
 
@@ -322,7 +322,7 @@ class Runs:
     def _counts(self, cell: tuple[str, str], curve: str = "") -> list[int]:
         """Return the numbers of seeds that a cell had whenever verdicts on it could be made."""
         runs = [r for r in self.of(*cell) if not curve or curve in r.curves]
-        return sorted({r.seeds or 0 for r in runs if r.seeds not in _UNDECIDING})
+        return sorted({r.seeds or 0 for r in runs if r.seeds not in UNDECIDING})
 
     def sample(self, column: Column, cell: str) -> FloatArray | None:
         """Return the test outcomes of a cell, (seeds, distinct levels), or None without any."""

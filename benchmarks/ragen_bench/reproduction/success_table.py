@@ -26,6 +26,7 @@ from ragen_bench.console.formats import (
 from ragen_bench.evaluation.run_table import Run, read_run
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction, paper_mark
 from ragen_bench.reproduction.run_measures import (
+    UNDECIDING,
     VALIDATION,
     Runs,
     collapsed_at,
@@ -303,25 +304,28 @@ def _difference(row: Mapping[Any, Any]) -> str:
 def claims_grid(data: pd.DataFrame) -> Grid:
     """Return the claims, their verdicts, and what would decide the open ones, for people.
 
-    Gains and core hours are left out where they say nothing that the other columns do not.
+    Gains, validation and core hours are left out where they say nothing that the other columns do not.
     """
     reason = "what does not hold, or would decide it"
     columns: dict[str, Cells] = {
         "claim": "claim", "verdict": "verdict", "paper": "paper", "ours": "ours", "in the gain": "gain",
-        "p Holm": _p_holm, reason: lambda row: row["premise"] or row["remedy"],
+        "on validation": "validation", "p Holm": _p_holm, reason: lambda row: row["premise"] or row["remedy"],
         "core hours": lambda row: f"{row['core_hours']:.2g}" if math.isfinite(row["core_hours"]) else "",
     }  # fmt: skip
-    hideable = ("core hours", "in the gain", "p Holm", reason)
+    hideable = ("core hours", "in the gain", "on validation", "p Holm", reason)
     grid = grid_of(data, columns, 2, hideable=hideable, wrapped=("claim", reason))
     if ((data["gain"] == "") | (data["gain"] == data["ours"])).all():
         grid = grid.without("in the gain")
+    if (data["validation"] == "").all():
+        grid = grid.without("on validation")
     return grid.without("core hours") if data["core_hours"].isna().all() else grid
 
 
 def matrix_grid(exhibit: Reproduction, data: pd.DataFrame, runs: Runs) -> Grid | None:
     """Return the paper's table with its rows and columns, ours beside its numbers; None where it has none.
 
-    Curves are given by the points that can be read off; what was not run is empty.
+    Curves are given by the points that can be read off. What was not run is empty, and what too few seeds
+    show to decide anything is in brackets.
     """
     if exhibit.steps:
         games = [column.test for column in exhibit.columns]
@@ -343,7 +347,8 @@ def matrix_grid(exhibit: Reproduction, data: pd.DataFrame, runs: Runs) -> Grid |
         for row, cell in zip(rows, cells, strict=True):
             row.append(_printed(exhibit, cell, i))
             of = ours.get(cell)
-            row.append("" if of is None else _success(of))
+            shown = "" if of is None else _success(of)
+            row.append(f"({shown})" if of is not None and of["seeds"] in UNDECIDING else shown)
     hideable = tuple(reversed(header[3:]))
     return Grid(header, rows, left=1, hideable=hideable, intervals_hideable=True)
 
