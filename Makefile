@@ -126,7 +126,7 @@ faults: install
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 
 docs: install
 	$(BIN)/python docs/generate.py

@@ -30,10 +30,13 @@ class GameSpec:
     summary: str
     """One line for lists."""
     max_episode_steps: int | None = None
+    """Actions after which Gymnasium truncates an episode; None for no limit."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the env's constructor that differ from its defaults."""
     conversation: Mapping[str, Any] = field(default_factory=dict)
     """Conversation settings of the text id that differ from the defaults."""
     namespace: str = "ragen"
+    """First part of the ids; games from outside the suite need another."""
     picture: int | None = None
     """Test level whose picture the documentation shows as ``images/<image>.png``; None for none."""
     vector_entry_point: str | None = None
@@ -166,7 +169,10 @@ def text_ids() -> tuple[str, ...]:
 
 
 def plain_id(env_id: str) -> str | None:
-    """Return an id if it is that of an environment from outside, of which a conversation can be made."""
+    """Return the id of an environment that is no game of the suite, and None for other ids.
+
+    A conversation can be made of it.
+    """
     own = {game.id for game in GAMES}
     return env_id if env_id in gym.registry and not game_of(env_id) and env_id not in own else None
 

@@ -3,6 +3,7 @@
 `Intervened` corrects what one states, by the rules of the game, while it generates.
 """
 
+import itertools
 import logging
 import re
 from collections.abc import Iterator, Sequence
@@ -211,7 +212,7 @@ class VllmPolicy(LanguageModelPolicy):
 
 
 class Intervened:
-    """A language model whose statements are replaced in the thought, and that writes on from there.
+    """A language model that must go on from statements which were put into its thought.
 
     A reply is generated; where a statement differs from what is wanted, the text from there on is replaced by
     the statement, and the model continues. So it chooses all actions, and knows only what it reads.
@@ -230,13 +231,12 @@ class Intervened:
     def act(self, requests: Sequence[Request]) -> list[Reply]:
         """Generate replies, and continue from each statement that is written."""
         replies = self._policy.act(requests)
-        begun, times = dict.fromkeys(range(len(requests)), ""), 0
-        while begun := {
-            i: text
-            for i, before in begun.items()
-            if (text := self._intervene(requests[i], replies[i], before)) is not None
-        }:
-            times += 1
+        begun = dict.fromkeys(range(len(requests)), "")
+        for times in itertools.count(1):
+            corrected = {i: self._intervene(requests[i], replies[i], before) for i, before in begun.items()}
+            begun = {i: text for i, text in corrected.items() if text is not None}
+            if not begun:
+                break
             # The same draws again would repeat what they led to before.
             again = [
                 replace(requests[i], seed=new_stream("intervention", str(times), requests[i].seed))
@@ -265,9 +265,9 @@ class Intervened:
                 if claim.start < len(begun):
                     return None if begun.endswith(".") else begun + "."
                 before = reply.text[: claim.start]
-                either = [claim.fact] if self._truth else _lies(env, before, claim, request.seed)
-                for fact in either:
-                    text = before + _in_place(claim.stated, fact)
+                facts = [claim.fact] if self._truth else _lies(env, before, claim, request.seed)
+                for fact in facts:
+                    text = before + _in_words_of(claim.stated, fact)
                     written = _claim_at(env, text, claim.start)
                     if written is not None and written.true is self._truth:
                         return text
@@ -280,8 +280,8 @@ def _claim_at(env: Any, text: str, start: int) -> Claim | None:
     return next((claim for claim in env.claims(text, True) if claim.start == start), None)
 
 
-def _in_place(stated: str, fact: str) -> str:
-    """Return a fact with what stands before its first word in a statement: the countdown."""
+def _in_words_of(stated: str, fact: str) -> str:
+    """Return a fact with the beginning and the capital of a statement: of "3 Up moves", "3 Up fails"."""
     name = fact.split()[0]
     place = max(stated.casefold().find(name.casefold()), 0)
     word = name.capitalize() if stated[place].isupper() else name

@@ -29,9 +29,10 @@ class CheckedThought(NamedTuple):
     def measures(self) -> dict[str, float]:
         """Return the measures that are defined for this thought.
 
-        ``made`` is whether it claims anything, and ``per_thought`` how much. ``places``, ``ends`` and
-        ``others`` are shares of true claims, ``place box`` that of one thing, and ``move_1`` to ``move_5``
-        whether the outcome of that move is true. ``plan`` is whether the answer is the plan.
+        ``made`` is 1 if it makes a claim that can be checked, and ``per_thought`` the number of these.
+        ``places``, ``ends`` and ``others`` are shares of true claims, ``place box`` that of one thing, and
+        ``move_1`` to ``move_5`` whether the outcome of that move is true. ``plan`` is whether the answer is
+        the plan.
         """
         kinds: dict[str, list[bool]] = {}
         for claim in self.claims:

@@ -24,9 +24,9 @@ class RagenConfig(vf.TasksetConfig):
     split: str = "test"
     """Split of the frozen levels."""
     levels: int = 256
-    """Number of levels, from the first."""
+    """Number of levels, beginning with the first."""
     settings: dict[str, Any] = {}
-    """Over those of the id."""
+    """Settings of the conversation and the game that differ from those of the id."""
 
 
 class RagenData(vf.TaskData):

@@ -23,7 +23,7 @@ from ragen_envs.levels.splits import TRAIN
 _TRIES: Final = 64
 """Levels drawn at most for each example."""
 _REFUSALS: Final = 8
-"""After so many levels, none of which gave an example, the oracle's error is raised."""
+"""Levels without an example after which the oracle's error is raised."""
 
 
 class WorkedExample(NamedTuple):

@@ -1,6 +1,5 @@
 """Compute the table of a run from ``episodes.jsonl``: a row for each agent and task."""
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -219,9 +218,9 @@ def chance_of(episode: Episode, reference: Sample | None) -> float | None:
     index = episode.instance.index
     if episode.random_success is not None or reference is None or index is None:
         return episode.random_success
-    places = (index + _STRIDE * attempt for attempt in itertools.count())
-    tries = itertools.takewhile(lambda one: one is not None, map(reference.get, places))
-    solved = [float(one.success) for one in tries if one is not None]
+    solved: list[float] = []
+    while (attempt := reference.get(index + _STRIDE * len(solved))) is not None:
+        solved.append(float(attempt.success))
     return mean(solved) if solved else None
 
 

@@ -131,7 +131,7 @@ class LocalHandler(BaseHTTPRequestHandler):
 
 class _FolderHandler(LocalHandler, SimpleHTTPRequestHandler):
     def send_head(self) -> Any:
-        """Find the file; a path that cannot be one is not found."""
+        """Send the headers of a file, or 404 for a path that cannot be one."""
         try:
             return super().send_head()
         except ValueError:

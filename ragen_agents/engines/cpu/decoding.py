@@ -16,8 +16,6 @@ from ragen_agents.engines.cpu.key_values import GrowingLayer, KeyValues
 from ragen_agents.engines.cpu.sampling import Replies, Sample, draw
 from ragen_agents.engines.device import computing_in
 
-READ_TOGETHER: Final = {True: 1024, False: 8192}
-"""Tokens that are read together, padding included: on a processor, and on a GPU."""
 _STEPS_BETWEEN_CHECKS: Final = {"cpu": 1, "other": 8}
 """Steps after which the open rows are counted; a GPU stops working meanwhile."""
 _LEFT: Final = 7 / 8
@@ -74,7 +72,7 @@ class Batch:
         layers: list[Any] = self._cache.layers
         for layer in layers:
             layer.reserve(ids.shape[1])
-        size = max(1, READ_TOGETHER[self._device.type == "cpu"] // ids.shape[1])
+        size = max(1, tokens_read_together(on_gpu=self._device.type != "cpu") // ids.shape[1])
         logits = []
         for start in range(0, len(ids), size):
             rows = slice(start, start + size)
@@ -156,11 +154,15 @@ class Decoder:
     def run(
         self, chunks: Sequence[Sequence[int]], seeds: Sequence[int], past: KeyValues | None = None
     ) -> tuple[list[Sample], KeyValues]:
-        """Read a chunk of tokens on each row, none empty, then sample up to ``max_tokens``.
+        """Read a chunk of tokens on each row, then sample up to ``max_tokens``.
 
-        There is a seed for each row. Keys and values in ``past``, of what the rows have read so far, are
-        taken over. Return a sample a row, and the keys and values of all that was read, without each row's
-        last token.
+        Args:
+            chunks: Token ids, at least one a row.
+            seeds: One a row.
+            past: Keys and values of what the rows have read so far, which are taken over.
+
+        Returns:
+            A sample a row, and the keys and values of all that was read, without each row's last token.
         """
         with computing_in(self.precision, self.model):
             batch, logits = self._start(chunks, past)
@@ -178,8 +180,8 @@ class Decoder:
         for step in range(self.max_tokens):
             rows = batch.rows
             replies.write(rows, draw(logits, draws[step].index_select(0, rows), self.temperature))
-            ended = (step + 1) % every == 0 and _all_ended(batch, replies)
-            if ended or step + 1 == self.max_tokens:
+            all_ended = (step + 1) % every == 0 and not _drop_ended(batch, replies)
+            if all_ended or step + 1 == self.max_tokens:
                 break
             logits = batch.feed(replies.last(batch.rows))
         return replies
@@ -218,13 +220,18 @@ class Decoder:
         return forward_of(self.model, not self.reads_in_parts)
 
 
-def _all_ended(batch: Batch, replies: Replies) -> bool:
-    """Return whether no row is open, and let those that have ended leave if they are many."""
+def _drop_ended(batch: Batch, replies: Replies) -> int:
+    """Drop the rows that have ended, if they are many but not all, and return the number of open ones."""
     is_open = replies.are_open(batch.rows)
     left = int(is_open.sum())
     if left and left <= _LEFT * len(is_open):
         batch.keep(is_open, left)
-    return left == 0
+    return left
+
+
+def tokens_read_together(on_gpu: bool) -> int:
+    """Return the number of tokens that are read together, padding included."""
+    return 8192 if on_gpu else 1024
 
 
 def fresh_tokens(prompts: Sequence[Sequence[int]]) -> int:

@@ -162,7 +162,7 @@ def has_kernel() -> bool:
 
 @lru_cache(maxsize=1)
 def has_packed_kernel() -> bool:
-    """Return the same of the kernel of CUDA, which older GPUs lack."""
+    """Return whether the kernel of CUDA, which older GPUs lack, does what is needed here."""
     if torch.cuda.get_device_capability() < (8, 0):
         return False
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cuda", enabled=False):
@@ -343,7 +343,10 @@ def _merged(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def _sharing_keys(queries: Tensor, path: _Path) -> list[slice]:
-    """Return query heads, one for each key head: the kernel would copy keys that several share."""
+    """Return slices of the query heads, each with one head for every key head.
+
+    The kernel would copy keys that several heads share.
+    """
     times = queries.shape[1] // path.key.shape[1]
     return [slice(first, None, times) for first in range(times)]
 
@@ -367,12 +370,12 @@ class Packed(NamedTuple):
         nodes: list[int] = []
         for level in tree.levels:
             lengths = level.real.sum(1).tolist()
-            own = torch.arange(level.tokens.start, level.tokens.stop).split(lengths)
+            ends = list(torch.arange(level.tokens.start, level.tokens.stop).split(lengths))
             if level.parents is not None:
                 above = paths[level.parents.level]
-                numbers = level.parents.nodes.tolist()
-                own = tuple(torch.cat([above[n], o]) for n, o in zip(numbers, own, strict=True))
-            paths.append(list(own))
+                parents = level.parents.nodes.tolist()
+                ends = [torch.cat([above[n], end]) for n, end in zip(parents, ends, strict=True)]
+            paths.append(ends)
             nodes += lengths
         flat = [path for level_paths in paths for path in level_paths]
         lengths = [len(path) for path in flat]

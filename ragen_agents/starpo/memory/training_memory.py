@@ -8,7 +8,7 @@ CPU and on CUDA, keep queries, keys, values, their result and the mask as number
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ragen_agents.engines.cpu.decoding import READ_TOGETHER
+from ragen_agents.engines.cpu.decoding import tokens_read_together
 from ragen_agents.engines.cpu.tree_pass import has_kernel
 from ragen_agents.engines.vllm.memory import MemoryNeeds
 from ragen_agents.starpo.config import TrainConfig
@@ -265,7 +265,7 @@ def _rollout(
         rows = -(-config.most_episodes // devices)
         arithmetic = arithmetic_of(config, shape, device, devices)
         token = 2 * shape.layers * shape.key_width * arithmetic.product
-        read = min(rows * conversations.prompt, READ_TOGETHER[not device.is_cuda])
+        read = min(rows * conversations.prompt, tokens_read_together(device.is_cuda))
         # Prompts are read beside keys and values, with casts of the weights.
         head = 2 * shape.vocab_size * shape.hidden if arithmetic.casts_weights else 0
         parts["activations"] = _cast_weights(shape, arithmetic) + head + _forward(shape, arithmetic, read)

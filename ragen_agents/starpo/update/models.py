@@ -172,6 +172,9 @@ def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
 
     It is in float32. If only adapters are trained and ``update.precision`` is bfloat16, all other weights
     are in bfloat16.
+
+    Raises:
+        RagenError: The model could not be loaded, or changes its logits in a way that is not supported.
     """
     precision = "float32" if config.lora is None else config.update.precision
     model, tokenizer = load_model(config.model, getattr(torch, precision))
@@ -199,9 +202,11 @@ def load_model(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]
 def _check_scores(model: Any, name: str, tolerance: float) -> None:
     """Check that log-probabilities are the model's own, for models differ in what they do to logits."""
     ids = torch.tensor([probe(model)], device=model.device)
-    mask = torch.ones_like(ids, dtype=torch.bool)
-    mask[0, 0] = False
-    ours = ActorCritic(model, None, 1.0)(ids, mask | True, mask, PROBE_LENGTH // 2).logprobs[0, 1:]
+    is_real = torch.ones_like(ids, dtype=torch.bool)
+    is_action = is_real.clone()
+    is_action[0, 0] = False
+    scores = ActorCritic(model, None, temperature=1.0)(ids, is_real, is_action, PROBE_LENGTH // 2)
+    ours = scores.logprobs[0, 1:]
     gap = float((ours - logprobs_of(model, ids)).abs().mean())
     if not gap <= tolerance:
         raise RagenError(

@@ -39,7 +39,7 @@ def chunked_logprobs(
     return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
 
 
-def _logits(policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | None = None) -> Tensor:
+def _logits(policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | None) -> Tensor:
     """Compute a model's logits from its last hidden states, (n, d): (n, vocabulary), float32.
 
     With ``float32_head`` autocast is suspended. With ``rounded``, the head's weight in bfloat16, operands are
@@ -89,14 +89,14 @@ class _HeadProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         operand, rounded = ctx.saved_tensors
-        to_states, to_weight = ctx.types
-        given = gradient.bfloat16()
-        of_states = of_weight = None
+        states_dtype, weight_dtype = ctx.types
+        gradient = gradient.bfloat16()
+        to_states = to_weight = None
         if ctx.needs_input_grad[0]:
-            of_states = _summed_in_float32(given, rounded).to(to_states)
+            to_states = _summed_in_float32(gradient, rounded).to(states_dtype)
         if ctx.needs_input_grad[1]:
-            of_weight = _summed_in_float32(given.T, operand).to(to_weight)
-        return of_states, of_weight, None
+            to_weight = _summed_in_float32(gradient.T, operand).to(weight_dtype)
+        return to_states, to_weight, None
 
 
 def _summed_in_float32(left: Tensor, right: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
 
 FEWEST, MOST = 3, 5
-"""Bounds of how many numbers are drawn."""
+"""Bounds of the argument ``numbers``."""
 LARGEST: int = 20
 """The given numbers are drawn from 1 to this."""
 TARGETS: tuple[int, int] = (10, 100)
