@@ -63,9 +63,10 @@ class SftConfig(BaseModel):
     learning_rate: float = Field(1e-4, gt=0)
     """Peak learning rate, with linear decay (paper: 1e-4)."""
     batch_size: int = Field(128, ge=1)
-    """Conversations per optimizer step (paper: 128); at most ``micro_batch``, or a multiple of it."""
+    """Conversations, or turns where each is a row of its own, per optimizer step (paper: 128); at most
+    ``micro_batch``, or a multiple of it."""
     micro_batch: int = Field(16, ge=1)
-    """Conversations per forward pass."""
+    """Conversations or turns per forward pass."""
     lora_rank: int = Field(64, ge=0)
     """Rank of the adapters (paper: 64); 0 trains all weights."""
     precision: Literal["float32", "bfloat16"] = "float32"

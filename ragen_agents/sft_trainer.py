@@ -60,7 +60,8 @@ def labelled(row: Row) -> dict[str, list[int]]:
 def labelled_all(rows: Sequence[Row]) -> list[dict[str, list[int]]]:
     """Return the token ids of rows and their labels: all but what every row begins with."""
     columns = zip(*(row.ids for row in rows), strict=False)
-    shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+    equal = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+    shared = min(equal, *(row.prompt for row in rows))  # replies are learned even if all are equal
     return [{"input_ids": row.ids, "labels": [IGNORED] * shared + row.ids[shared:]} for row in rows]
 
 

@@ -63,6 +63,11 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         raise RagenError(f"agent '{agent}' needs {error.name}; {install_hint('models')}") from error
 
 
+def is_added(agent: str) -> bool:
+    """Return whether an installed package adds an agent of this name."""
+    return bool(entry_points(group=POLICIES_GROUP, name=agent))
+
+
 def _added(agent: str) -> EntryPoint | None:
     """Return the entry point that adds an agent, or None if no installed package does.
 
@@ -125,6 +130,7 @@ __all__ = [
     "Request",
     "Sampling",
     "UnknownAgentError",
+    "is_added",
     "is_policy",
     "make_policy",
 ]

@@ -138,7 +138,7 @@ class Episode(RecordModel):
     """User message and reply of each worked example shown before the first turn; omitted without any."""
     turns: tuple[TurnRecord, ...]
     closing: str
-    """The text after the last turn, or "" if the episode ended in an error."""
+    """The text after the last turn, or "" if the episode ended in an error or exceeded the context."""
     success: bool
     has_success: bool = Field(default=True, exclude_if=bool)
     """False, and only then written, where the environment does not say what a success is: only returns

@@ -162,7 +162,7 @@ class EpisodeRunner:
             system=self.env.system,
             examples=tuple((example.user, example.reply) for example in self.env.examples),
             turns=tuple(self.turns),
-            closing=self.env.user if self.env.end is not None else "",
+            closing="" if self.end.is_failure else self.env.user,
             success=bool(self.env.success) and not self.end.is_failure,
             has_success=self.env.success is not None,
             episode_return=sum(turn.reward for turn in self.turns),

@@ -53,7 +53,8 @@ def checked_names(game: object, names: Any, count: int | None) -> tuple[str, ...
         GameError: They cannot be told apart in a reply, or there are more or fewer.
     """
     readable = isinstance(names, tuple) and all(map(_is_readable, names))
-    if not readable or len({name.casefold() for name in names}) != (count or len(names) or 1):
+    distinct = len({name.casefold() for name in names}) if readable else 0
+    if not distinct or not distinct == len(names) == (count or len(names)):
         raise incomplete(
             game,
             f"text.actions returned {names!r:.80}, but must return a tuple with a name for each "

@@ -48,7 +48,8 @@ class ConversationSettings:
     format_penalty: float = -0.1
     """Added to the reward of a turn whose reply has a defect, <= 0 (paper: -0.1)."""
     invalid: str = "penalise"
-    """Consequence of a defect, besides the penalty. "penalise": only the actions before it are executed.
+    """Consequence of a defect, besides the penalty. "penalise": actions that can be read are executed, up to
+    an unknown or illegal one.
     "discard": no action is executed. "end": the same, and the episode ends."""
     soft_defects: str = "allow"
     """Cost of an unambiguous answer in another form, such as "Up, Down". "allow": nothing. "penalise": as any

@@ -66,6 +66,7 @@ class TextWrapper(GameEnv[str]):
     ) -> None:  # fmt: skip
         self.env, spec = env, env.spec
         self.metadata = {"render_fps": 4, **env.metadata}
+        self._reads_success = success is None
         if success is None and spec:
             success = spec.reward_threshold
         if not callable(success) and not isinstance(success, int | float | None):
@@ -167,7 +168,7 @@ class TextWrapper(GameEnv[str]):
         """Whether the episode is a success by now; None where that is not defined."""
         if callable(self._success):
             return bool(self._success(self._return, self._info))
-        if "success" in self._info:
+        if self._reads_success and "success" in self._info:
             return bool(self._info["success"])
         if self._success is None:
             return None

@@ -177,7 +177,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         reward = sum(rewards) + penalty
         reason = self._reason(parsed)
         feedback = prompt.feedback(ran, effective, parsed.defects, reward, settings, reason)
-        self.user = self._next_text(feedback)
+        with named_errors(self._bare):
+            self.user = self._next_text(feedback)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 
     def claims(self, reply: str, truncated: bool = False) -> tuple[Claim, ...]:

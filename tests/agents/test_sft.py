@@ -122,6 +122,13 @@ def test_each_variant_has_an_equal_share(codec):
     assert [f"at most {n} turns" in text for n, text in zip((6, 6, 7, 7), told, strict=True)] == [True] * 4
 
 
+def test_one_conversation_is_learned_too(codec):
+    config = SftConfig(game="ragen/SokobanText-v0", demonstrations=1)
+    rows = [row for trajectory in demonstrations(config, codec) for row in trajectory.rows]
+    (labels,) = [each["labels"] for each in labelled_all(rows)]
+    assert labels[rows[0].prompt :] == rows[0].ids[rows[0].prompt :]
+
+
 def test_messages_are_learned_but_for_their_common_beginning(codec):
     config = SftConfig(game="ragen/SokobanText-v0", demonstrations=3)
     rows = [row for trajectory in demonstrations(config, codec) for row in trajectory.rows]
@@ -292,6 +299,7 @@ def test_equal_conversations_have_a_common_beginning_that_ends_before_the_reply(
     [
         (["bandit", "batch_size=100"], "batch_size is 100, but must be a multiple of micro_batch"),
         (["nope"], "unknown game 'nope'"),
+        (["sokoban", "--best-of"], "--best-of is for the episodes of a run"),
         (
             ["sokoban", "variants=[{size: 6}, {observation: image}]"],
             "variants.1.observation is image, but training takes text",

@@ -9,6 +9,8 @@ import gymnasium as gym
 import pytest
 from ragen_bench.__main__ import main
 from ragen_bench.config import extensions
+from ragen_bench.config.agents import check_sight
+from ragen_bench.config.suites import Task
 
 from ragen_agents import policies
 from ragen_envs import registration
@@ -68,6 +70,7 @@ def corridor(tmp_path, monkeypatch):
         ("return NAMES", "return ('Go', ' Back')", "without spaces around it"),
         ("return NAMES", "return ('go', 'GO')", "different from the others by more than upper and"),
         ("return NAMES", "return ('Go || on', 'Right')", "without '||'"),
+        ("return NAMES", "return ('Go', 'GO', 'Back')", "a name for each of the 2 actions"),
         (
             "self.player, self.coin = map",
             "self.spot = map",
@@ -296,6 +299,24 @@ def test_what_is_no_list_of_replies_ends_the_episodes(agent, said, added, capsys
     assert main([*BENCH, agent]) == 0
     records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
     assert all(said in record["error"] for record in records)
+
+
+def test_a_game_that_cannot_show_its_end_is_named_and_verified(corridor, capsys):
+    first = 'if form != "grid":'
+    given = corridor(
+        first, f"if env.player == env.coin:\n            raise KeyError('boom')\n        {first}"
+    )
+    assert main([*given, "bench", *GAME, "--agent", "oracle", "--out", "run"]) == 0
+    records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
+    for record in records:
+        assert record["error"].startswith("GameError: CorridorText.observation raised KeyError: 'boom'")
+        assert record["closing"] == ""
+    capsys.readouterr()
+    assert main([*given, "verify", "run"]) == 0, capsys.readouterr().err
+
+
+def test_an_installed_agent_may_see_pictures(added):
+    check_sight(["hare"], {"Sokoban": Task(env="ragen/SokobanText-v0", settings={"observation": "image"})})
 
 
 def test_a_package_of_no_extra_is_named_without_a_wrong_hint(monkeypatch, fails):

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import gymnasium as gym
 import pandas as pd
@@ -15,10 +16,12 @@ from endpoint_server import EndpointServer
 from ragen_bench.__main__ import main
 from ragen_bench.cli.show import print_run
 from ragen_bench.console.formats import Format
+from ragen_bench.training.run_summary import scoring_command
 from scripted_policy import ScriptedPolicy
 
 from ragen_agents import RandomPolicy
 from ragen_agents.pictures import decode_png
+from ragen_agents.sft import SftConfig
 from ragen_envs import register_text
 from ragen_envs.errors import RagenError
 from ragen_envs.pictures.png import png_of_wrapped, show_envs_in_notebooks
@@ -161,6 +164,43 @@ def test_a_limit_of_tokens_that_nothing_counts_is_refused(tmp_path):
     agent = ScriptedPolicy("right", lambda chat: "Right")
     with pytest.raises(RagenError, match="--token-limit is for agents openai:MODEL"):
         rb.evaluate(agent, games="Bandit", episodes=1, token_limit=9, stop=[], out=tmp_path / "run")
+
+
+def test_pictures_that_a_batch_policy_was_shown_are_kept(tmp_path):
+    agent = ScriptedPolicy("right", lambda chat: "<answer>Right</answer>")
+    settings = {"observation": "image", "think": False}
+    run = rb.evaluate(agent, games="FrozenLake", episodes=2, settings=settings, out=tmp_path / "run")
+    assert run.verify().missing == 0
+    assert list((run.folder / "pictures").iterdir())
+
+
+@pytest.mark.parametrize("agent", ["./starter", "starter/", Path("starter")])
+def test_a_folder_with_the_name_of_another_agent_is_that_folder(agent, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "starter").mkdir()
+    with pytest.raises(RagenError, match="model folder 'starter' holds no weights"):
+        rb.evaluate(agent, games="Bandit", episodes=1, out=tmp_path / "run")
+    assert next(scoring_command("starter", SftConfig(game="ragen/BanditText-v0"))).endswith(
+        "--agent ./starter --game Bandit"
+    )
+
+
+def test_a_wrong_url_in_the_environment_is_read_by_endpoints_only(tmp_path):
+    options = {"games": "Bandit", "episodes": 1, "base_url": "localhost:8000", "out": tmp_path / "run"}
+    assert rb.evaluate("random", **options).verify().missing == 0
+    with pytest.raises(RagenError, match="base URL"):
+        rb.evaluate("openai:m", **options)
+
+
+def test_a_port_that_does_not_exist_is_refused(tmp_path):
+    run = rb.evaluate("random", games="Bandit", episodes=1, out=tmp_path / "run")
+    with pytest.raises(RagenError, match="port is 70000, but it cannot be used"):
+        run.view(port=70_000)
+
+
+def test_attempts_without_a_success_have_no_pass_rates(tmp_path):
+    run = rb.evaluate("random", games="CliffWalking-v1", episodes=1, attempts=2, out=tmp_path / "run")
+    assert run.table()[["success", "pass_at_k", "pass_hat_k"]].isna().all(axis=None)
 
 
 def test_compare_takes_runs_names_and_plays_controls_that_are_missing(tmp_path, capsys):

@@ -7,6 +7,12 @@ from ragen_bench.leaderboard.standings import LengthRow, Standing
 from ragen_bench.stats.intervals import Interval
 
 
+def test_a_drawing_of_one_entry_with_a_round_number_of_tokens():
+    score = Standing("agent", "Agent", False, 1, False, {"reply_tokens": 50.0, "score": 1.0})
+    plot = tokens_plot([score])
+    assert [tick.label for tick in plot.x_ticks] == ["50", "100"]
+
+
 def test_drawings_name_the_best_of_many():
     names = [f"agent-{number:02}" for number in range(20)]
     titles = {name: name.title() for name in (*names, "random")}

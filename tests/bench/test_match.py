@@ -160,6 +160,8 @@ def test_the_table_is_printed_for_people(played, capsys):
         assert title in out
     assert "with oracle" in out
     assert "player_2" in out
+    assert main(["show", str(played), "--by", "cells"]) == 2
+    assert "--by needs a run of ragen bench" in capsys.readouterr().err
     assert main(["show", str(played), "--format", "markdown"]) == 0
     assert "| game | agent | with random | with noop | with oracle |" in capsys.readouterr().out
 

@@ -381,7 +381,7 @@ def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, c
     assert main(arguments) == 1
     said = capsys.readouterr().err
     assert "it will be retried at the end" in said
-    assert "1 tasks are not done" in said
+    assert "not done: 1 of the tasks" in said
     assert str(controls / "log.txt") in said
     assert (controls.parent / "seed0/result.json").exists()  # one broken task stops no other
     (controls / "test").unlink()

@@ -104,11 +104,12 @@ def test_the_first_page_links_to_the_turns_to_look_at(pages):
 
 def test_what_is_no_run_is_refused(run, tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("x")
+    (tmp_path / "style.css").write_text("x")  # of a site of their own
     assert main(["view", str(run), "--out", str(tmp_path)]) == 2
     assert "contains something other than a site" in capsys.readouterr().err
     assert main(["view", str(tmp_path)]) == 2
     assert "Traceback" not in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis.tex"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["style.css", "thesis.tex"]
 
 
 def test_a_run_is_served_until_ctrl_c(run, tmp_path):

@@ -245,3 +245,10 @@ def test_a_game_of_ones_own_checks_thoughts(monkeypatch):
     assert [(claim.true, claim.fact) for claim in claims] == [
         (True, "coin 7"), (True, "Right to 4"), (False, "Right to 5"),
     ]  # fmt: skip
+
+
+def test_a_name_that_begins_the_other_is_told_apart():
+    env = make("ragen/BanditText-v0", level=["Gold", "Gold Rush"])
+    env.reset(seed=0)
+    first, second = (env.claims(f"<think>Sounds safe: {name}.</think>") for name in ("Gold", "Gold Rush"))
+    assert {first[0].true, second[0].true} == {True, False}

@@ -182,9 +182,10 @@ def test_success_is_a_threshold_a_function_or_the_info():
             *result, _ = super().step(action)
             return *result, {"success": self.count >= 10}
 
-    env = make(Told())
-    play(env, "3", "3", "3", "3")
-    assert env.success is True
+    for success, expected in ((None, True), (2, True), (20, False)):
+        env = make(Told(), **({} if success is None else {"success": success}))
+        play(env, "3", "3", "3", "3")
+        assert env.success is expected
 
 
 def test_a_time_limit_of_the_env_truncates():

@@ -176,7 +176,7 @@ def finish(run: "SweepRun") -> bool:
         raise InterruptedCommandError("the same command resumes the sweep") from None
     if broken:
         print(
-            f"{len(broken)} tasks are not done; the same command retries them. Their logs: "
+            f"not done: {len(broken)} of the tasks; the same command retries them. Logs: "
             + " ".join(str(run.root / task.path / "log.txt") for task in broken),
             file=sys.stderr,
         )

@@ -22,7 +22,7 @@ from ragen_bench.cli.run_options import (
     SuiteName,
 )
 from ragen_bench.console.formats import Format, plain_rows, print_table
-from ragen_envs.errors import install_hint
+from ragen_envs.errors import RagenError, install_hint
 
 if TYPE_CHECKING:
     from ragen_bench.config.run_config import BaseConfig
@@ -90,7 +90,10 @@ def bench(
             backend=backend,
             gpus=gpus,
         )
-    failed = print_run(run.folder, options.style, options.wide, by)
+    try:
+        failed = print_run(run.folder, options.style, options.wide, by)
+    except RagenError as error:
+        raise RagenError(f"{error}; all episodes are in {run.folder}") from error
     print_closing(run.folder, failed, run.stopped)
 
 

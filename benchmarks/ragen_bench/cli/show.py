@@ -46,6 +46,8 @@ def print_run(
     from ragen_bench.config.run_config import MatchConfig, load_config
 
     if isinstance(load_config(folder, checked), MatchConfig):
+        if by is not None:
+            raise RagenError(f"--by needs a run of ragen bench; '{folder}' is one of ragen match")
         return _print_matches(folder, style, wide, checked)
     return _print_bench(folder, style, wide, by, checked)
 

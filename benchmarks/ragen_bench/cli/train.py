@@ -186,6 +186,8 @@ def sft(
     from ragen_bench.training.train_settings import imitation_of, recipe_overrides
 
     settings, shown = setting or [], None
+    if best_of and source is None:
+        raise RagenError("--best-of is for the episodes of a run; give one with --from, or leave it out")
     if source is not None:
         if recipe is not None:
             raise RagenError("--recipe and --from are two sources of episodes; leave one out")

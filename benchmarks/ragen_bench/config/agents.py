@@ -18,6 +18,7 @@ from ragen_agents.policies import (
     Policy,
     Sampling,
     UnknownAgentError,
+    is_added,
     is_policy,
     make_policy,
 )
@@ -42,11 +43,18 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
             )
         model = agent.removeprefix(VLLM)
         is_path = agent not in CONTROLS and is_model_path(model)
-        name = agent.removesuffix(model) + str(Path(model)) if is_path else agent
+        name = agent.removesuffix(model) + model_path(model) if is_path else agent
         if name in names:
             raise RagenError(f"agent '{name}' is named twice")
         names.append(name)
     return names
+
+
+def model_path(model: str | Path) -> str:
+    """Return a path without trailing slashes, and with ``./`` where it is the name of another agent."""
+    path = str(Path(model))
+    is_name = path in CONTROLS or path in SHOP_RULES or not is_model_path(path)
+    return f"./{path}" if is_name and Path(path).exists() else path
 
 
 AgentLike: TypeAlias = str | Path | Policy | AsyncPolicy | Callable[..., Any]
@@ -74,7 +82,7 @@ def name_agents(agents: Agents, concurrency: int) -> tuple[list[str], dict[str, 
     live = {}
     for name, agent in pairs:
         if isinstance(agent, str | Path):
-            if name != str(agent):
+            if name != _name_of(agent):
                 raise RagenError(f"agent '{agent}' cannot be called '{name}': it has its own name")
         elif type(agent) is not CONTROLS.get(name) and name != _importable(agent):
             if name.startswith(OPENAI) or name in CONTROLS or folder_of(name) is not None:
@@ -84,8 +92,10 @@ def name_agents(agents: Agents, concurrency: int) -> tuple[list[str], dict[str, 
 
 
 def _name_of(agent: Any) -> str:
-    if isinstance(agent, str | Path):
-        return str(agent)
+    if isinstance(agent, str):
+        return agent
+    if isinstance(agent, Path):
+        return model_path(agent)
     own = _importable(agent) or getattr(agent, "name", None)
     own = own or getattr(agent, "__name__", type(agent).__name__)
     if not isinstance(own, str) or own == "<lambda>":
@@ -135,7 +145,7 @@ def folder_of(agent: str) -> Path | None:
 
 def is_local_model(agent: str) -> bool:
     """Return whether a name that is no object's is that of a model in this process."""
-    is_rule = agent in CONTROLS or agent in SHOP_RULES
+    is_rule = agent in CONTROLS or agent in SHOP_RULES or is_added(agent)
     return not (is_rule or agent.startswith(OPENAI) or is_python_agent(agent))
 
 

@@ -40,7 +40,7 @@ def match_spec(suite: Suite, key: MatchKey) -> MatchSpec:
 def play_match_run(play: RunPlay[MatchConfig], policies: Mapping[str, Policy | AsyncPolicy]) -> None:
     """Play every missing match; see `ragen_bench.evaluation.runner.play_run`."""
     ready = {
-        name: play.wrap(name, policy) if isinstance(policy, AsyncPolicy) else policy
+        name: play.wrap(name, policy) if isinstance(policy, AsyncPolicy) else play.with_pictures(name, policy)
         for name, policy in policies.items()
     }
 

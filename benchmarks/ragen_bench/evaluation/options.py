@@ -74,8 +74,10 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Mapping[str, Liv
     Raises:
         RagenError: A setting is wrong, or no agent reads it.
     """
+    has_endpoint = any(agent.startswith(OPENAI) for agent in agents)
     data = {
-        "base_url": check_base_url(options.base_url or OPENAI_URL),
+        # An environment variable may set the URL for all commands, also for those without an endpoint.
+        "base_url": check_base_url(options.base_url or OPENAI_URL) if has_endpoint else OPENAI_URL,
         "stop": list(options.stop or ()),
         "extra_body": dict(options.extra_body or {}),
         "tools": options.tools,
@@ -85,7 +87,7 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Mapping[str, Liv
     check_secrets(settings.extra_body)
     timeout = read_duration(options.timeout)
     connection = Connection(timeout, options.max_retries, options.concurrency)
-    if not any(agent.startswith(OPENAI) for agent in agents):
+    if not has_endpoint:
         _refuse(options, _OF_ENDPOINTS, "openai:MODEL", "leave it out")
         if not any(agent not in live and is_local_model(agent) for agent in agents):
             _refuse(options, ["stop"], "openai:MODEL and local models", "leave it out")

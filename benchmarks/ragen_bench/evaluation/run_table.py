@@ -120,7 +120,8 @@ ATTEMPTS: Final = ("pass_at_k", "pass_hat_k")
 def _all_attempts(sample: Sample, attempts: int) -> dict[str, float]:
     solved: dict[int | None, list[bool]] = defaultdict(list)
     for episode in sample.values():
-        solved[episode.instance.index].append(episode.success)
+        if episode.has_success:
+            solved[episode.instance.index].append(episode.success)
     whole = [tries for tries in solved.values() if len(tries) == attempts]
     return {
         "pass_at_k": mean([any(tries) for tries in whole]),

@@ -16,7 +16,7 @@ from ragen_bench.config.suites import Suite, task_spec
 from ragen_bench.console.progress import RunProgress
 from ragen_bench.evaluation.spending import Budget, Cached, Ledger, Metered
 from ragen_bench.runs.directory import RunDirectory, missing_agents, set_errors_aside
-from ragen_bench.runs.picture_files import Pictured
+from ragen_bench.runs.picture_files import Pictured, PicturedBatch
 
 if TYPE_CHECKING:
     from ragen_bench.evaluation.ray_cluster import RayPlayer
@@ -43,6 +43,10 @@ class RunPlay(Generic[ConfigT]):
         new = [episode for episode in episodes if episode.key not in self.run.done]
         self.run.append(new)
         self.progress.advance(len(new))
+
+    def with_pictures(self, name: str, policy: Policy) -> Policy:
+        """Wrap a local policy other than a control's so that it saves pictures."""
+        return policy if name in CONTROLS else PicturedBatch(policy, self.run.folder)
 
     def wrap(self, name: str, policy: AsyncPolicy) -> AsyncPolicy:
         """Wrap an agent's policy so that it counts its spending, caches replies and saves pictures."""
@@ -131,7 +135,8 @@ def _play_task(play: RunPlay[RunConfig], agent: str, player: "Policy | RayPlayer
         if hasattr(player, "play_chunks"):
             played = player.play_chunks(missing, suite)
         else:
-            played = (play_chunk(player, chunk, suite) for chunk in missing)
+            pictured = play.with_pictures(agent, player)
+            played = (play_chunk(pictured, chunk, suite) for chunk in missing)
         for _ in missing:
             play.budget.check_time()
             play.keep(next(played))

@@ -45,7 +45,7 @@ from ragen_envs.errors import RagenError
 METRICS: Final = (
     "success", "score", "mean_return", "valid", "effective", "turns", "random_success", "optimal_success",
 )  # fmt: skip
-"""Columns of the run's table that a log holds; the other ones can be computed from its samples."""
+"""Columns of the run's table that a log holds."""
 
 
 def write_inspect_logs(run: Run, out: Path, track: Track) -> list[Path]:
@@ -115,14 +115,7 @@ def _sample(episode: Episode, agent: str) -> EvalSample:
         target="",
         messages=messages,
         output=ModelOutput.from_content(agent, episode.turns[-1].reply if episode.turns else ""),
-        scores={
-            "success": Score(
-                value=int(episode.success),
-                answer=" || ".join(action for turn in episode.turns for action in turn.executed),
-                explanation=episode.closing,
-            ),
-            "return": Score(value=episode.episode_return),
-        },
+        scores=_scores(episode),
         metadata={
             "level": episode.instance.level,
             "key": episode.instance.key,
@@ -136,6 +129,15 @@ def _sample(episode: Episode, agent: str) -> EvalSample:
         turn_count=len(episode.turns),
         error=None if error is None else EvalError(message=error, traceback="", traceback_ansi=""),
     )
+
+
+def _scores(episode: Episode) -> dict[str, Score]:
+    answer = " || ".join(action for turn in episode.turns for action in turn.executed)
+    told = {"answer": answer, "explanation": episode.closing}
+    scores = {"return": Score(value=episode.episode_return, **told)}
+    if episode.has_success:
+        scores = {"success": Score(value=int(episode.success), **told), **scores}
+    return scores
 
 
 def _messages(episode: Episode) -> list[ChatMessage]:
@@ -171,6 +173,9 @@ def _id(run: Run, *parts: str) -> str:
 
 
 def _slug(agent: str) -> str:
-    """Return a name for files, which an agent's own may not be; its hash keeps names apart."""
+    """Return a name for files, which an agent's own may not be; its hash keeps names apart.
+
+    Some disks do not tell upper from lower case.
+    """
     plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in agent)[-48:].strip("-.")
-    return plain if plain == agent else f"{plain}-{sha256(agent.encode()).hexdigest()[:8]}"
+    return plain if plain == agent == agent.lower() else f"{plain}-{sha256(agent.encode()).hexdigest()[:8]}"

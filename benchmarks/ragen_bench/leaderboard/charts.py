@@ -100,8 +100,8 @@ def _place_labels(points: list[dict[str, Any]]) -> None:
 def _round_values(low: float, high: float) -> list[int]:
     """Return 1, 2, 5, 10, 20, ... from the last at or below 10^low to the first above 10^high."""
     series = [factor * 10**k for k in range(math.floor(low), math.floor(high) + 2) for factor in (1, 2, 5)]
-    first = max(k for k, value in enumerate(series) if value <= 10**low + 1e-9)
-    last = min(k for k, value in enumerate(series) if value > 10**high)
+    first = max(k for k, value in enumerate(series) if value <= 10**low * (1 + 1e-9))
+    last = min(k for k, value in enumerate(series) if value > 10**high * (1 + 1e-9))
     return series[first : last + 1]
 
 

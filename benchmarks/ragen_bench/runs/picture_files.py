@@ -1,12 +1,13 @@
 """Keep the pictures that models were shown as PNG files, named by the hash of their pixels."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from ragen_agents.pictures import decode_png, picture_hash
-from ragen_agents.policies import AsyncPolicy, Reply, Request
+from ragen_agents.policies import AsyncPolicy, Policy, Reply, Request
+from ragen_agents.policies.base import Releasable
 from ragen_agents.run_files.files import write_atomically, writing
-from ragen_envs.conversation import Picture
 from ragen_envs.errors import RagenError
 from ragen_envs.pictures.png import encode_png
 
@@ -19,20 +20,47 @@ class Pictured:
 
     def __init__(self, policy: AsyncPolicy, run: Path) -> None:
         self.name, self.concurrency = policy.name, policy.concurrency
-        self._policy, self._folder = policy, run / PICTURES
-        self._kept: set[str] = set()
+        self._policy, self._pictures = policy, _Pictures(run)
 
     async def reply(self, request: Request) -> Reply:
         """Save the newest picture, and pass the request on."""
-        if request.pictures:
-            self._keep(request.pictures[-1])
+        self._pictures.keep(request)
         return await self._policy.reply(request)
 
     async def close(self) -> None:
         """Close the policy."""
         await self._policy.close()
 
-    def _keep(self, picture: Picture) -> None:
+
+class PicturedBatch:
+    """The same for a policy that plays many conversations in a batch."""
+
+    def __init__(self, policy: Policy, run: Path) -> None:
+        self.name, self.batch_size = policy.name, policy.batch_size
+        self._policy, self._pictures = policy, _Pictures(run)
+
+    def act(self, requests: Sequence[Request]) -> list[Reply]:
+        """Save the newest pictures, and pass the requests on."""
+        for request in requests:
+            self._pictures.keep(request)
+        return self._policy.act(requests)
+
+    def release(self) -> None:
+        """Release what the policy keeps between turns."""
+        if isinstance(self._policy, Releasable):
+            self._policy.release()
+
+
+class _Pictures:
+    def __init__(self, run: Path) -> None:
+        self._folder = run / PICTURES
+        self._kept: set[str] = set()
+
+    def keep(self, request: Request) -> None:
+        """Save the newest picture of a request, if it has one."""
+        if not request.pictures:
+            return
+        picture = request.pictures[-1]
         name = picture_hash(picture)
         path = self._folder / f"{name}.png"
         if name in self._kept:

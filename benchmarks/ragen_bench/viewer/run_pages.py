@@ -195,12 +195,14 @@ def viewer_values(episodes: Sequence[Episode], ledgers: Mapping[Any, Ledger]) ->
 
 
 def beside_values(samples: Mapping[str, Sequence[Episode]], links: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the values of each agent for the page of two agents."""
+    """Return the values of each agent for the page that shows two; None where success is not defined."""
     return [
         {
             "name": name,
             "link": links[name],
-            "solved": {e.instance.index: e.success for e in sample if e.attempt == 0},
+            "solved": {
+                e.instance.index: e.success if e.has_success else None for e in sample if e.attempt == 0
+            },
         }
         for name, sample in samples.items()
     ]

@@ -86,8 +86,8 @@ def write_page(templates: jinja2.Environment, out: Path, path: str, template: st
     target.write_text(page.render(root="../" * path.count("/"), page=path, **values), encoding="utf-8")
 
 
-_MARK: Final = "style.css"
-"""File that marks a folder of pages."""
+_MARK: Final = "tiles/sokoban/wall.png"
+"""File that marks a folder of pages; one of another site would be lost."""
 
 
 def refuse_other_folder(out: Path) -> None:
@@ -147,8 +147,9 @@ def local_server(port: int, handler: Callable[..., LocalHandler]) -> ThreadingHT
     """Return a server on localhost that does not serve yet."""
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except OSError as error:
-        raise RagenError(f"port is {port}, but it cannot be used: {error.strerror}") from error
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RagenError(f"port is {port}, but it cannot be used: {why}") from error
 
 
 def serve_folder(folder: Path, port: int) -> None:

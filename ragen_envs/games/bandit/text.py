@@ -51,7 +51,8 @@ class BanditText(OwnText):
 
     def claims(self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]) -> list[Claim]:
         """Return the claims about how names sound: knowledge, which nothing that is shown decides."""
-        either = "|".join(map(re.escape, names))
+        # The longest first, since one name may begin the other.
+        either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
         claims = []
         for match in re.finditer(
             rf"\bsounds ((?a:safe|risky))\W{{1,3}}({either})(?!\w)", thought, re.IGNORECASE

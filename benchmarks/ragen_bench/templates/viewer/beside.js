@@ -14,6 +14,7 @@ function wanted(index) {
   const [left, right] = SIDES.map((side) => solved(side)[index]);
   const which = at("which").value;
   if (left === undefined || right === undefined) return false;
+  if (left === null || right === null) return which === "";
   if (which === "differ") return left !== right;
   if (which === "left") return left && !right;
   if (which === "right") return right && !left;
@@ -22,7 +23,7 @@ function wanted(index) {
 }
 
 function mark(side, index) {
-  return solved(side)[index] ? "✓" : "✗";
+  return { true: "✓", false: "✗", null: "–" }[solved(side)[index]];
 }
 
 function levels() {
