@@ -70,6 +70,8 @@ def test_broken_pickled_weights_are_named(model):
 def test_a_template_that_cannot_be_checked_is_refused(model, monkeypatch, tmp_path):
     (tmp_path / "check.py").write_text("import jinja2_that_is_not_installed")
     monkeypatch.setattr("ragen_agents.template_check.__file__", str(tmp_path / "check.py"))
+    (model / "chat_template.jinja").unlink(missing_ok=True)
+    put(model / "tokenizer_config.json", chat_template="{{ 'checked nowhere else' }}")
     assert "cannot be checked: ModuleNotFoundError: No module named 'jinja2_that" in load(model)
 
 

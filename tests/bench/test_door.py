@@ -163,7 +163,7 @@ def test_an_endpoint_has_budgets_and_a_running_loop_changes_nothing(tmp_path):
 def test_a_limit_of_tokens_that_nothing_counts_is_refused(tmp_path):
     agent = ScriptedPolicy("right", lambda chat: "Right")
     with pytest.raises(RagenError, match="--token-limit is for agents openai:MODEL"):
-        rb.evaluate(agent, games="Bandit", episodes=1, token_limit=9, stop=[], out=tmp_path / "run")
+        rb.evaluate(agent, games="Bandit", episodes=1, token_limit=9, out=tmp_path / "run")
 
 
 def test_pictures_that_a_batch_policy_was_shown_are_kept(tmp_path):
@@ -195,7 +195,7 @@ def test_a_wrong_url_in_the_environment_is_read_by_endpoints_only(tmp_path):
 def test_a_port_that_does_not_exist_is_refused(tmp_path):
     run = rb.evaluate("random", games="Bandit", episodes=1, out=tmp_path / "run")
     with pytest.raises(RagenError, match="port is 70000, but it cannot be used"):
-        run.view(port=70_000)
+        run.view(out=tmp_path / "site", port=70_000)
 
 
 def test_attempts_without_a_success_have_no_pass_rates(tmp_path):

@@ -75,9 +75,10 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Mapping[str, Liv
         RagenError: A setting is wrong, or no agent reads it.
     """
     has_endpoint = any(agent.startswith(OPENAI) for agent in agents)
+    url = options.base_url or OPENAI_URL
     data = {
         # An environment variable may set the URL for all commands, also for those without an endpoint.
-        "base_url": check_base_url(options.base_url or OPENAI_URL) if has_endpoint else OPENAI_URL,
+        "base_url": check_base_url(url) if has_endpoint else url,
         "stop": list(options.stop or ()),
         "extra_body": dict(options.extra_body or {}),
         "tools": options.tools,
@@ -99,9 +100,8 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Mapping[str, Liv
 def _refuse(options: Endpoint | Limits, fields: Iterable[str], agents: str, advice: str) -> None:
     """Raise `RagenError` if one of the fields was set, as no agent reads it."""
     for field in fields:
-        value = getattr(options, field)
-        if value not in (getattr(type(options), field), [], (), {}):
-            is_off = field == "cache" and value is False
+        if getattr(options, field) != getattr(type(options), field):
+            is_off = field == "cache" and getattr(options, field) is False
             option = "no-cache" if is_off else field.replace("_", "-").replace("headers", "header")
             raise RagenError(f"--{option} is for agents {agents}, but there is none; {advice}")
 
