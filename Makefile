@@ -46,7 +46,7 @@ test: install
 	$(MAKE) --no-print-directory -j 2 lint tests
 
 tests: install
-	$(BIN)/python -m pytest -n 4 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # For the inner loop: without what trains, starts processes or takes seconds each.
 test-fast: install
