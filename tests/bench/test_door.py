@@ -203,6 +203,14 @@ def test_attempts_without_a_success_have_no_pass_rates(tmp_path):
     assert run.table()[["success", "pass_at_k", "pass_hat_k"]].isna().all(axis=None)
 
 
+def test_pages_show_no_success_where_there_is_none(tmp_path):
+    agents = ["random", ScriptedPolicy("first", lambda chat: "<answer>up</answer>")]
+    run = rb.evaluate(agents, games="CliffWalking-v1", episodes=1, out=tmp_path / "run")
+    with run.view(out=tmp_path / "site"):
+        page = next((tmp_path / "site" / "beside").glob("*.html")).read_text("utf-8")
+    assert page.count('"solved": {"0": null}') + page.count('"solved":{"0":null}') == 2
+
+
 def test_compare_takes_runs_names_and_plays_controls_that_are_missing(tmp_path, capsys):
     run = rb.evaluate({"right": right}, games="FrozenLake", episodes=8, out=tmp_path / "a" / "run")
     table = rb.compare(run, "oracle")

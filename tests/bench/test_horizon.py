@@ -77,6 +77,14 @@ def test_the_interval_covers_the_horizon():
     assert np.median([fit.estimate for fit in fits]) == pytest.approx(HORIZON, rel=0.15)
 
 
+def test_a_number_that_levels_lack_is_named_with_the_run(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    words = ["bench", "--agent", "oracle", "--game", "Sokoban", "--episodes", "1", "--out", out]
+    assert main([*words, "--by", "beauty"]) == 2
+    assert "--by is 'beauty', but the levels have solution_length" in (said := capsys.readouterr().err)
+    assert f"all episodes are in {out}" in said
+
+
 def test_horizons_beyond_the_levels():
     every, none = (half_horizon(LENGTHS, solved, np.full(20, 4)) for solved in (np.full(20, 4), np.zeros(20)))
     assert every.estimate == every.high == math.inf

@@ -1,5 +1,6 @@
 """`ragen match`: agents with and against each other, as trustworthy as `ragen bench`."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -19,7 +20,9 @@ from ragen_bench.evaluation.match_table import read_match_run, summarise_matches
 from ragen_bench.runs.directory import missing_agents
 from scripted_policy import ScriptedPolicy
 
-from ragen_agents.policies import OraclePolicy, RandomPolicy, Reply
+from ragen_agents.policies import BudgetReachedError, OraclePolicy, RandomPolicy, Reply
+from ragen_agents.rollout.match_runner import MatchSpec, play_matches
+from ragen_envs.errors import RagenError
 
 CONTROLS = ("random", "noop", "oracle")
 TASKS = {
@@ -420,3 +423,26 @@ def test_commands_for_single_players_refuse_matches(run, capsys):
     assert "is a run of ragen match" in capsys.readouterr().err
     assert main(["bench", "--episodes", "2", "--agent", "random", "--out", str(run)]) == 2
     assert "holds another run" in capsys.readouterr().err
+
+
+class Failing:
+    """An agent that raises."""
+
+    concurrency = 2
+
+    def __init__(self, name, error):
+        self.name, self._error = name, error
+
+    async def reply(self, request):
+        raise self._error
+
+    async def close(self):
+        pass
+
+
+def test_an_error_matters_more_than_a_budget_that_is_reached_in_the_same_round():
+    errors = {"spent": BudgetReachedError("1 s is over"), "broken": RagenError("no model answers")}
+    policies = {name: Failing(name, error) for name, error in errors.items()}
+    spec = MatchSpec("Race", "ragen/frozen_lake_race_text-v0", ("spent", "broken"), 0, "test", {})
+    with pytest.raises(RagenError, match="no model answers"):
+        asyncio.run(play_matches([spec], policies, 0, lambda records: None))

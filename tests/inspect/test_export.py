@@ -87,6 +87,20 @@ def test_names_that_read_alike_together_have_logs_of_their_own(tmp_path):
     assert len({(log.eval.task, log.eval.model) for log in logs}) == len(logs) == 4
 
 
+def test_names_that_differ_in_case_have_files_that_differ_in_more(tmp_path):
+    agents = {"Mine": lambda request: "", "mine": lambda request: ""}
+    run = rb.evaluate(agents, games="Bandit", episodes=1, out=tmp_path / "run")
+    assert main([*EXPORT, str(run.folder)]) == 0
+    assert len({path.name.lower() for path in (run.folder / "inspect").iterdir()}) == 2
+
+
+def test_a_success_that_is_not_defined_is_no_score(tmp_path):
+    run = rb.evaluate("random", games="CliffWalking-v1", episodes=1, out=tmp_path / "run")
+    assert main([*EXPORT, str(run.folder)]) == 0
+    (log,) = [read_eval_log(log) for log in list_eval_logs(str(run.folder / "inspect"))]
+    assert set(log.samples[0].scores) == {"return"}
+
+
 def test_the_viewer_lists_the_logs(logs):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
