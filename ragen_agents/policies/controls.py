@@ -41,7 +41,7 @@ class RandomPolicy(_OneByOne):
 
     def _answer(self, request: Request) -> Reply:
         env = request.conversation
-        count = min(env.settings.actions_per_turn, env.budget.actions)
+        count = env.budget.this_turn
         actions = env.random_actions(np.random.default_rng(request.seed), count)
         return _reply(env, actions, "random")
 

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from ragen_envs.conversation.settings import SETTING_NAMES
+from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings
 from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS, TextWrapper
 from ragen_envs.conversation.wrapper import ConversationWrapper
 from ragen_envs.errors import RagenError, first_line
@@ -47,9 +47,9 @@ def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrap
     spec = _find_spec(game)
     base = game_of(spec.id)
     if base is None:
-        return _make(game, overrides)
+        return _make(spec, overrides)
     defaults = {name: value for name, value in spec.kwargs.items() if name != "game"}
-    return _make(base, {**defaults, **overrides})
+    return _make(_find_spec(base), {**defaults, **overrides})
 
 
 def make_registered(game: str, **keywords: Any) -> ConversationWrapper:
@@ -58,14 +58,15 @@ def make_registered(game: str, **keywords: Any) -> ConversationWrapper:
     Raises:
         RagenError: As of ``make``.
     """
-    return _make(game, keywords)
+    return _make(_find_spec(game), keywords)
 
 
-def _make(game: str, keywords: Mapping[str, Any]) -> ConversationWrapper:
-    spec = _find_spec(game)
+def _make(spec: EnvSpec, keywords: Mapping[str, Any]) -> ConversationWrapper:
     base = game_of(spec.id)
     if base is not None:
-        raise RagenError(f"{game} is a conversation already; register the new text id for its game, {base}")
+        raise RagenError(
+            f"{spec.id} is a conversation already; register the new text id for its game, {base}"
+        )
     settings = {name: value for name, value in keywords.items() if name in SETTING_NAMES}
     others = {name: value for name, value in keywords.items() if name not in SETTING_NAMES}
     creator = creator_of(spec)
@@ -105,7 +106,7 @@ def _converse(
     if not isinstance(env.unwrapped, GameEnv):
         env = TextWrapper(env, **words)
     if isinstance(env, TextWrapper):
-        settings = {**env.limits, **settings}
+        settings = {**env.limits(ConversationSettings(**settings).actions_per_turn), **settings}
     return ConversationWrapper(env, **settings)
 
 
@@ -113,12 +114,17 @@ def _find_spec(env_id: str) -> EnvSpec:
     """Return the registered spec of an id, by installed packages too."""
     if env_id not in gym.registry:
         installed_games()
-    try:
-        if ":" in env_id:  # Gymnasium's "module:id"
-            module, _, env_id = env_id.partition(":")
+    if ":" in env_id:  # Gymnasium's "module:id"
+        module, _, env_id = env_id.partition(":")
+        try:
             importlib.import_module(module)
+        except (ImportError, TypeError, ValueError) as error:  # also an empty name, or one with a dot first
+            raise RagenError(
+                f"the module '{module}' of the game '{env_id}' cannot be imported: {error}"
+            ) from error
+    try:
         return gym.spec(env_id)
-    except (gym.error.Error, ImportError) as error:
+    except gym.error.Error as error:
         raise RagenError(
             f"unknown game '{env_id}'; `ragen games` lists those of the suite and of installed packages, "
             "and a module of your own must be imported first (ragen --import FILE)"

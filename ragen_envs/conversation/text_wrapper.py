@@ -3,6 +3,7 @@
 import copy
 import math
 import re
+import string
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, Final
@@ -27,7 +28,6 @@ MAX_NUMBERS: Final = 256
 """Most numbers of an observation that are written out without a function ``describe``."""
 _STEPS: Final = 100
 """Most actions of an episode of an environment without a time limit."""
-_PER_TURN: Final = 5
 
 
 class TextWrapper(GameEnv[str]):
@@ -65,7 +65,7 @@ class TextWrapper(GameEnv[str]):
         success: float | Callable[[float, Mapping[str, Any]], bool] | None = None,
     ) -> None:  # fmt: skip
         self.env, spec = env, env.spec
-        self.metadata = {"render_fps": 4, **env.metadata}
+        self.metadata = {"render_modes": [], "render_fps": 4, **env.metadata}
         self._reads_success = success is None
         if success is None and spec:
             success = spec.reward_threshold
@@ -104,12 +104,10 @@ class TextWrapper(GameEnv[str]):
         names = doc.items("observation", count) if isinstance(space, spaces.Box) else ()
         return lambda observation: written(space, observation, names)
 
-    @property
-    def limits(self) -> dict[str, int]:
-        """The settings of a conversation that lasts as long as the environment's own time limit."""
+    def limits(self, actions_per_turn: int) -> dict[str, int]:
+        """Return the settings of a conversation that lasts as long as the environment's own time limit."""
         steps = (self.env.spec and self.env.spec.max_episode_steps) or _STEPS
-        turns = math.ceil(steps / _PER_TURN)
-        return {"max_turns": turns, "actions_per_turn": _PER_TURN, "max_actions": steps}
+        return {"max_turns": math.ceil(steps / actions_per_turn), "max_actions": steps}
 
     def draw_level(self, rng: Rng) -> str:
         """Return a seed of the environment."""
@@ -203,7 +201,8 @@ class _WordTextWrapper(TextWrapper, WordGameEnv):
     def _names(self) -> tuple[str, ...]:
         space = self.env.action_space
         if isinstance(space, spaces.Text):
-            return (f"any text of {space.min_length} to {space.max_length} characters",)
+            most = min(space.max_length, self.max_action_characters)
+            return (f"any text of {space.min_length} to {most} {_written_with(space)}",)
         return (" ".join(f"<{_range(names)}>" for names in self._parts),)
 
     def _places(self, action: str) -> tuple[int, ...]:
@@ -221,9 +220,8 @@ class _WordTextWrapper(TextWrapper, WordGameEnv):
     def legality(self, action: str) -> Legality:
         """Return whether the environment has an action, in whatever state."""
         space = self.env.action_space
-        if isinstance(space, spaces.Text):
-            return LEGAL if space.contains(action) else illegal("not in the environment's space")
-        return LEGAL if self._places(action) else illegal(f"its form is {self.action_names[0]}")
+        has = space.contains(action) if isinstance(space, spaces.Text) else self._places(action)
+        return LEGAL if has else illegal(f"its form is {self.action_names[0]}")
 
     def available(self) -> tuple[str, ...]:
         """Return an example."""
@@ -249,6 +247,13 @@ class _WordTextWrapper(TextWrapper, WordGameEnv):
 def _is_text(env: gym.Env[Any, Any]) -> bool:
     """Return whether an environment says in words what there is to see."""
     return env.render_mode == "ansi" or isinstance(env.observation_space, spaces.Text)
+
+
+def _written_with(space: spaces.Text) -> str:
+    """Return the characters of which texts consist."""
+    if set(space.characters) == {*string.ascii_letters, *string.digits}:
+        return "letters and digits"
+    return f"of the characters {''.join(sorted(filter(str.isprintable, space.characters)))}"
 
 
 def _counts(space: spaces.Space[Any]) -> list[int]:
@@ -280,20 +285,22 @@ def _named_parts(space: spaces.Space[Any], actions: Any, doc: Docstring) -> list
         named = doc.items("action", counts[0]) if isinstance(space, spaces.Discrete) else ()
         starts = np.broadcast_to(np.ravel(getattr(space, "start", 0)), len(counts)).tolist()
         numbers = [list(map(str, range(n, n + c))) for n, c in zip(starts, counts, strict=True)]
-        return [list(named)] if named else numbers
+        return [list(named)] if named and _different(named) == len(named) else numbers
     parts = [actions] if isinstance(space, spaces.Discrete) else actions
     if not isinstance(parts, Sequence) or list(map(_different, parts)) != counts:
         raise RagenError(
-            f"actions is {actions!r:.200}, but must be {' and '.join(map(str, counts))} different names"
-            f"{'' if len(counts) == 1 else ', in a list for each part'}"
+            f"actions is {actions!r:.200}, but must be {' and '.join(map(str, counts))} different names "
+            f"without || and spaces around them{'' if len(counts) == 1 else ', in a list for each part'}"
         )
     return [list(part) for part in parts]
 
 
 def _different(names: Any) -> int:
-    """Count the different names, or -1 if it is no list of names."""
-    is_list = isinstance(names, Sequence) and all(isinstance(name, str) and name for name in names)
-    return len({name.casefold() for name in names}) if is_list and not isinstance(names, str) else -1
+    """Count the different names, or -1 if it is no list of names that a reply can have."""
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        return -1
+    are_names = all(isinstance(n, str) and n and n == n.strip() and "||" not in n for n in names)
+    return len({name.casefold() for name in names}) if are_names else -1
 
 
 def _range(names: Sequence[str]) -> str:

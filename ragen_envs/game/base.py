@@ -16,7 +16,7 @@ from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetN
 from ragen_envs.game.arguments import Level, Levels, read_choice, read_count, read_level
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.grids import BoardText, oriented
-from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.game.oracle import ANY_LENGTH, Action, Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.text import GRID, OwnText
 from ragen_envs.levels import seeding
 from ragen_envs.levels.instances import has_pack, load_pack
@@ -34,8 +34,6 @@ MAX_STATE_CHARACTERS: Final = 1 << 17
 MAX_DRAWS: Final = 10_000
 """Levels that are drawn to find one of a split."""
 _OPTIONS: Final = ("split", "index", "noise")
-_ANY_LENGTH: Final = 1 << 20
-"""Actions that are enough for every solution."""
 
 
 @dataclass(frozen=True)
@@ -439,7 +437,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
         Args:
             budget: What is left to the agent; an integer is a number of single, observed steps;
-                None is the game's usual time limit.
+                None is 100 of them.
         """
         limits, plan = as_budget(budget), self.solution()
         if plan is None:
@@ -460,7 +458,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         """
         if not self.deterministic:
             return {}
-        advice = self.oracle(Budget(_ANY_LENGTH, 1, _ANY_LENGTH))
+        advice = self.oracle(Budget(ANY_LENGTH, 1, ANY_LENGTH))
         return {"solution_length": len(advice.actions)} if advice.value == 1 else {}
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:  # noqa: ARG002

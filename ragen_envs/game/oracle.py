@@ -1,11 +1,11 @@
 """The questions to oracles and random baselines, and their answers."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ragen_envs.game.arguments import read_count
 
-__all__ = ["DEFAULT_STEPS", "Advice", "Budget", "RandomBaseline", "as_budget"]
+__all__ = ["ANY_LENGTH", "DEFAULT_STEPS", "Advice", "Budget", "RandomBaseline", "as_budget"]
 
 Action = int | str
 """Action of an agent: its number, or a text in games whose actions are words."""
@@ -67,7 +67,9 @@ class RandomBaseline:
 
 
 DEFAULT_STEPS = 100
-"""Horizon of ``env.oracle()`` without a budget: the time limit of the registered games."""
+"""Horizon of ``env.oracle()`` without a budget, in single steps."""
+ANY_LENGTH: Final = 1 << 20
+"""Actions that are enough for every solution of a game without chance."""
 
 
 def as_budget(budget: Budget | int | None) -> Budget:

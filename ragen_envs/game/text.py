@@ -92,14 +92,14 @@ def explain(
     Arguments are those of `ExplainingFace`, and other ``names`` of actions by the game's names.
     """
     face: Any = env.text
-    thought = f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
     if isinstance(face, ExplainingFace):
         thought = face.explain(env, actions, budget)
-    for name in names:
-        thought = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", f"\0{name}\0", thought)
-    for name, other in names.items():  # in two steps, as one action may get the name of another
-        thought = thought.replace(f"\0{name}\0", other)
-    return thought
+    else:
+        thought = f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
+    if not names:
+        return thought
+    longest_first = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"(?<!\w)({longest_first})(?!\w)", lambda match: str(names[match[0]]), thought)
 
 
 def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:

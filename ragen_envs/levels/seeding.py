@@ -22,7 +22,7 @@ SUITE_VERSION: Final = 3
 """Part of every stream and every record: results of different suite versions are not comparable."""
 
 STREAM_MASK: Final = 0x7FFFFFFFFFFFFFFF
-"""The bits of a stream; a seed is masked by it."""
+"""The bits of a stream, and of the key of a level."""
 _WORD: Final = 0xFFFFFFFF
 _LOW: Final = 0x7FFFFFFF
 _BY: Final = 6364136223846793005
@@ -102,7 +102,7 @@ def jump(stream: int, noise: int) -> int:
 
 
 class Rng:
-    """Random numbers of a stream, by the names that numpy's generators use for them.
+    """Random numbers of a stream, with methods named as those of numpy's generators or of ``random``.
 
     They depend on nothing but the stream: not on the version of numpy, nor on the machine.
     """

@@ -175,6 +175,21 @@ def test_a_plan_ends_where_it_can_no_longer_be_followed(thought, true):
     assert [claim.true for claim in claims if claim.kind == MOVE] == true
 
 
+@pytest.mark.parametrize(
+    ("thought", "true"),
+    [
+        ("r1c1 sees 2, 3 and 4, so it is 1.", [True, True]),
+        ("r1c1 sees 2 and 3.", [False]),
+        ("r1c1 must be 1 or 4.", []),
+        ("r1c1 is 1, or 4", []),
+        ("r1c1 = 1/4. r1c1 = 1, r1c3 = 4", [True, False]),
+    ],
+)
+def test_what_is_uncertain_about_a_digit_is_no_claim(thought, true):
+    env = game("Sudoku", level="_3_4/___1/_1__/2__3")
+    assert [claim.true for claim in check_thought(env, thought, ())] == true
+
+
 def test_claims_of_a_reply_have_their_place_in_it_and_count_executed_actions():
     env = make("ragen/SokobanText-v0", level=["#####", "#PXO#", "#___#", "#####"])
     env.reset(seed=0)

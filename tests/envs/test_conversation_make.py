@@ -210,6 +210,12 @@ def test_an_unknown_id_is_named(name):
         make(name)
 
 
+@pytest.mark.parametrize("module", ["no_such_module", "", "./mine.py"])
+def test_a_module_that_cannot_be_imported_is_named(module):
+    with pytest.raises(RagenError, match=rf"^the module '{module}' of the game 'Foo-v0' cannot be imported"):
+        make(f"{module}:Foo-v0")
+
+
 @pytest.mark.parametrize(
     ("game", "overrides", "words"),
     [

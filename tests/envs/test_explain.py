@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import pytest
@@ -101,3 +102,37 @@ def test_renamed_turns_of_the_cube_have_their_new_names():
     env = make("ragen/CubeText-v0", action_names={"R+": "turn right"})
     env.reset(seed=0)
     assert env.explain([0]).count("turn right") == 1
+
+
+def test_new_names_of_actions_may_be_numbers_or_names_of_others():
+    names = {"Up": 1, "Down": "Left", "Left": "Down", "Right": 4}
+    env = make("ragen/SokobanText-v0", action_names=names, demonstrations=1)
+    env.reset(seed=1)
+    assert explain(_named("left", "left fast"), (0, 1), _turn(2), {"left": "west", "left fast": "run"}) == (
+        "My plan: west, then run."
+    )
+
+
+def _named(*names):
+    """Return a game that explains nothing and has actions of these names."""
+    return SimpleNamespace(text=SimpleNamespace(actions=lambda _: names))
+
+
+def test_thoughts_of_actions_that_are_not_the_oracles_are_true_too():
+    env = _game("Sudoku", "_3_4/___1/_1__/2__3")
+    assert explain(env, ("r1c1 = 1", "r2c3 = 3"), _turn(2)) == (
+        "r1c1 sees 2 3 4, so it is 1. r2c3 sees 1 4, I try 3."
+    )
+
+
+def test_a_guess_that_is_repeated_tells_nothing_new():
+    env = _game("Mastermind", "RGBY")
+    env.step("R R G B")
+    same, other = (explain(env, (guess,), _turn(1)) for guess in ("R R G B", "O O P P"))
+    assert same.endswith("is not one of them, and its answer tells nothing new.")
+    assert other.endswith("is not one of them, but its answer tells more.")
+
+
+def test_one_mine_is_one():
+    rules = make("ragen/MinesweeperText-v0", mines=1).reset(seed=0)[0]
+    assert "5 columns with 1 mine. Open" in rules

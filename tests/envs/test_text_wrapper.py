@@ -165,6 +165,51 @@ def test_text_actions_stay_as_they_are():
     assert env.step(say("much too long"))[-1]["defects"] == ("illegal_action",)
 
 
+@pytest.mark.parametrize(
+    ("space", "form"),
+    [
+        (spaces.Text(8), "any text of 1 to 8 letters and digits"),
+        (spaces.Text(3, min_length=2, charset="b a"), "any text of 2 to 3 of the characters  ab"),
+        (spaces.Text(10_000), "any text of 1 to 4096 letters and digits"),
+    ],
+)
+def test_text_actions_say_which_texts_there_are(space, form):
+    env = make(Counter(space))
+    prompt, _ = env.reset(seed=0)
+    assert f"Actions: {form}." in prompt
+    text, *_, info = env.step(say("go-north"))
+    assert info["defects"] == ("illegal_action",)
+    assert f"its form is {form}" in text
+
+
+def test_an_environment_needs_no_render_modes():
+    env = Counter()
+    env.metadata = {"render_fps": 30}
+    assert make(env).reset(seed=0)[0]
+
+
+@pytest.mark.parametrize(("per_turn", "turns"), [(1, 500), (7, 72)])
+def test_fewer_actions_a_turn_are_as_many_in_all(per_turn, turns):
+    settings = make("CartPole-v1", actions_per_turn=per_turn).settings
+    assert (settings.max_turns, settings.max_actions) == (turns, 500)
+
+
+def test_names_of_a_docstring_that_cannot_be_told_apart_are_numbers():
+    class Twice(Counter):
+        """Count.
+
+        ## Action Space
+        - 0: more
+        - 1: More
+        - 2: none
+        """
+
+        def __init__(self):
+            super().__init__(actions=spaces.Discrete(3))
+
+    assert make(Twice()).unwrapped.action_names == ("0", "1", "2")
+
+
 def test_success_is_a_threshold_a_function_or_the_info():
     def last(success, *names):
         env = make(Counter(), success=success)
@@ -226,6 +271,9 @@ def test_the_wrapper_is_a_game_and_can_be_copied():
     [
         ({"actions": ["up", "Up", "down", "left"]}, "must be 4 different names"),
         ({"actions": "udlr"}, "must be 4 different names"),
+        ({"actions": ["a || b", "right", "down", "left"]}, "must be 4 different names without ||"),
+        ({"actions": [" up", "right", "down", "left"]}, "must be 4 different names .* spaces around"),
+        ({"actions_per_turn": 0}, "actions_per_turn is 0"),
         ({"success": "yes"}, "success is 'yes'"),
         ({"color": "red"}, "has no setting 'color'"),
     ],

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import OwnText, Symbols
-from ragen_envs.games.mastermind.dynamics import CODES, COLORS, read_code
+from ragen_envs.games.mastermind.dynamics import CODES, COLORS, NUMBERS, answers, read_code
 from ragen_envs.games.mastermind.oracle import remaining
 
 
@@ -34,11 +36,14 @@ class MastermindText(OwnText):
         """State how many codes agree with the answers, and whether the guess is one of them."""
         left = remaining(env.guesses)
         guess = read_code(actions[0])
+        assert guess is not None
         fits = guess in (CODES[number] for number in left)
         if len(left) == 1:
             return f"Only {' '.join(CODES[left[0]])} agrees with all answers."
-        kind = "is one of them" if fits else "is not one of them, but its answer tells more"
-        return f"{len(left)} codes agree with all answers. {' '.join(guess or '')} {kind}."
+        tells_more = len(np.unique(answers()[NUMBERS[guess], left])) > 1
+        use = "but its answer tells more" if tells_more else "and its answer tells nothing new"
+        kind = "is one of them" if fits else f"is not one of them, {use}"
+        return f"{len(left)} codes agree with all answers. {' '.join(guess)} {kind}."
 
 
 def decode_level(level: str) -> str:

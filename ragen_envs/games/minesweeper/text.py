@@ -52,7 +52,8 @@ class MinesweeperText(BoardText):
 
     def rules(self, env: Any) -> str:
         return (
-            f"You are playing Minesweeper on a board of 5 rows and 5 columns with {env.mines} mines. Open "
+            f"You are playing Minesweeper on a board of 5 rows and 5 columns with {env.mines} "
+            f"mine{'s' * (env.mines > 1)}. Open "
             "every cell that has no mine. Each action opens a cell: r2c3 is row 2, column 3, counted "
             "from 1 at the top left. An open cell shows how many of its up to 8 neighbors have a mine. "
             "If that is 0, its neighbors are opened too. Opening an open cell does nothing and uses an "

@@ -25,10 +25,10 @@ from ragen_envs.games.sudoku.dynamics import (
 
 CELL_NAMES: Final = ("empty", "one", "two", "three", "four")
 """Names of the cell codes, in their order."""
-_DIGITS: Final = r"(?:none|nothing|\d(?:[\s,]+\d)*\b)"
+_DIGITS: Final = r"(?:none|nothing|\d(?:(?:\s*,\s*|\s+)(?:and\s+)?\d)*\b)"
 _CLAIM: Final = re.compile(
     rf"(?P<cell>{PLACE})(?:\s+sees\s+(?P<seen>{_DIGITS}))?(?:(?:\s|,)*(?:so it is|must be|is|=)\s*"
-    r"(?P<digit>\d)\b)?",
+    r"(?P<digit>\d)\b(?!\s*(?:,?\s*or\b|,|/)\s*\d))?",
     re.IGNORECASE,
 )
 
@@ -68,7 +68,9 @@ class SudokuText(BoardText):
             assert placement.cell is not None
             seen = {grid[other] for _, line in UNITS[placement.cell] for other in line} - {0}
             known = " ".join(map(str, sorted(seen))) or "nothing"
-            parts.append(f"{place_name(placement.cell, SIDE)} sees {known}, so it is {placement.digit}.")
+            is_certain = set(DIGITS) - seen == {placement.digit}
+            verb = "so it is" if is_certain else "I try"
+            parts.append(f"{place_name(placement.cell, SIDE)} sees {known}, {verb} {placement.digit}.")
             grid = placed(grid, placement)
         return " ".join(parts)
 
