@@ -280,6 +280,26 @@ def test_smaller_micro_batches_are_named_first():
     assert named == most_tokens(config, on_gpu(config, 12)) < 16384
 
 
+@pytest.mark.parametrize("gib", [30, 100, 120])
+def test_what_a_cpu_is_told_to_take_fits(gib):
+    shape, device = shape_of(Qwen2Config(**QWEN_3B)), Device(gib * GIB, False)
+
+    def planner(changed):
+        return plan_memory(changed, shape, LENGTHS, device, own_engine=True)
+
+    told = advice(paper(KEPT), planner)
+    named = dict(word.split("=") for word in told.removeprefix("it would fit with ").split())
+    rank = int(named.get("lora.rank", 0))
+    followed = {
+        "update": {
+            "gradient_checkpointing": named.get("update.gradient_checkpointing") == "true",
+            "max_tokens_per_micro_batch": int(named["update.max_tokens_per_micro_batch"]),
+        },
+        "lora": {"rank": rank, "alpha": rank} if rank else {},
+    }
+    assert planner(paper(followed)).fits
+
+
 def test_too_many_episodes_are_named_where_nothing_else_helps(capsys):
     plan = ["train", "bandit", "--plan", "--device-memory", "1"]
     assert main([*plan, "rollout.group_size=4096"]) == 2

@@ -60,8 +60,8 @@ def fitted(config: TrainConfig, planner: Planner) -> TrainConfig:
     """Return a config that says what it left to the plan: tokens of a micro-batch, and checkpointing.
 
     Both depend on all memory of the device, not on what is free, so that they are the same at each start.
-    Layers are only recomputed where less than ``_ENOUGH`` tokens fit without. Where nothing fits, the config
-    is the smallest.
+    Layers are only recomputed where less than ``_ENOUGH`` tokens fit without. Where nothing fits on a GPU,
+    the config is the smallest; without one, a micro-batch has ``MOST_TOKENS``.
     """
     if config.update.gradient_checkpointing != "auto":
         return _with_fitting_tokens(config, planner)
@@ -116,6 +116,8 @@ def advice(config: TrainConfig, planner: Planner) -> str:
         if tokens is None:
             continue
         given = config.update.max_tokens_per_micro_batch
+        if given is None and not planner(changed).device.is_cuda:
+            given = MOST_TOKENS  # what `fitted` takes there
         if given is not None and tokens < given:
             names = [*names, f"update.max_tokens_per_micro_batch={tokens}"]
         return f"it would fit with {' '.join(names)}"
