@@ -23,12 +23,16 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":  # what follows << may be set again
+                continue
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable) and key in seen:
+            if not isinstance(key, Hashable):
+                continue  # refused below
+            if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"'{key}' is a duplicate key", key_node.start_mark
                 )
-            seen.add(key) if isinstance(key, Hashable) else None
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
 
@@ -54,7 +58,7 @@ def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
         raise RagenError(f"{what} has more than {MAX_CHARACTERS} characters")
     try:
         if not aliases and any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise RagenError(f"{what} has YAML aliases, which are not allowed in the files of a run")
+            raise RagenError(f"{what} has YAML aliases, which are not allowed here")
         data = yaml.load(text, Loader=_Loader)
         check_depth(data, what)
         return data
@@ -115,9 +119,9 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         where[-1] = ", ".join([where[-1], *more])
     if first["type"] == "extra_forbidden":
         parent = _model_at(model, where[:-1])
-        known = ", ".join(parent.model_fields) if parent else "none"
+        known = f"; known are {', '.join(parent.model_fields)}" if parent else ""
         inside = f" in {'.'.join(where[:-1])}" if where[:-1] else ""
-        return f"unknown option '{where[-1]}'{inside}; known are {known}"
+        return f"unknown option '{where[-1]}'{inside}{known}"
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         # A check of ours on a whole section: its message names the fields and their values.
         return one_line(first["ctx"]["error"])
@@ -167,8 +171,7 @@ def differences_of(kept: object, new: object, where: str = "") -> str | None:
             difference = differences_of(kept.get(name, _UNSET), new.get(name, _UNSET), inside)
             if difference is not None:
                 return difference
-        # The order of the tasks is the order of the episodes.
-        return None if list(kept) == list(new) else f"the order of {where}"
+        return None
     if kept == new or all(value is None or value is _UNSET for value in (kept, new)):
         return None
     return f"{where} is {_shown(kept)} there and {_shown(new)} now"

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from ragen_bench.__main__ import main
 from ragen_bench.cli import app
+from ragen_bench.config.suites import load_suite
 from ragen_bench.console import progress
 from ragen_bench.play.terminal import read_actions
 from rich.console import Console
@@ -222,6 +223,18 @@ def test_files_that_are_no_yaml_are_named(text, named, fails, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     assert named in fails("bench", "--suite", path)
+
+
+def test_a_task_may_begin_as_another(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "name: mine\nversion: 1\ntasks:\n"
+        "  A: &a {env: ragen/BanditText-v0, settings: {max_turns: 2}}\n"
+        "  B: {<<: *a, env: ragen/SokobanText-v0}\n"
+    )
+    tasks = load_suite(str(path)).tasks
+    assert tasks["B"].env == "ragen/SokobanText-v0"
+    assert tasks["B"].settings == tasks["A"].settings == {"max_turns": 2}
 
 
 # --- what is wrong with a directory --------------------------------------------------------------

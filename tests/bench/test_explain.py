@@ -84,6 +84,13 @@ def test_a_box_in_a_corner_is_a_deadlock_and_idling_an_overrun():
     assert lost
 
 
+def test_a_level_that_needs_more_than_a_hundred_actions_is_no_deadlock():
+    limits = {"actions_per_turn": 150, "max_turns": 2, "max_actions": 200}
+    level = ["#" * 115, f"#PX{'_' * 110}O#", "#" * 115]
+    (wasted,) = play("Sokoban", Scripted("no", "no"), level=level, **limits)
+    assert Blunder.OVERRUN in {decision.blunder for decision in wasted.decisions}
+
+
 def test_the_wrong_arm_is_a_deadlock_of_the_first_turn():
     found = [play("Bandit", Scripted(answer(name)))[0] for name in arms()]
     assert sorted(each.lost_at is None for each in found) == [False, True]

@@ -199,6 +199,13 @@ def test_a_file_that_is_missing_is_named(tmp_path):
     assert done.stderr == "error: 'no_such_file.py' does not exist\n"
 
 
+def test_a_folder_with_the_name_of_an_installed_agent_does_not_hide_it(installed, tmp_path):
+    (tmp_path / "hare").mkdir()
+    played = ["bench", "--agent", "hare", "--game", "Bandit", "--episodes", "1", "--out", "run"]
+    done = ragen(*played, path=installed, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_unknown_agents_and_games_name_the_installed_ones(installed, tmp_path):
     out = str(tmp_path / "run")
     done = ragen("bench", "--agent", "tortoise", "--out", out, path=installed)

@@ -218,3 +218,12 @@ def test_results_depend_on_no_hash_seed_and_no_process(tmp_path, capsys):
     ]
     assert tables[0] == tables[1]
     assert timeless(tmp_path / "other") == timeless(tmp_path / "this")
+
+
+def test_the_order_of_options_makes_no_other_run(tmp_path):
+    settings = ["--setting", "max_turns=3"], ["--setting", "history=none"]
+    games = ["--game", "Sudoku"], ["--game", "Bandit"]
+    command = ["bench", "--agent", "random", "--episodes", "1", "--out", str(tmp_path / "run")]
+    for first, second in ((0, 1), (1, 0)):
+        assert main([*command, *settings[first], *settings[second], *games[first], *games[second]]) == 0
+    assert count_lines(tmp_path / "run") == 2

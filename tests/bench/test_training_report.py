@@ -69,6 +69,21 @@ def test_thoughts_are_drawn_where_there_are_some(run, think):
     assert ("thought" in (run / "report.html").read_text()) is think
 
 
+def test_every_way_to_end_is_drawn(run):
+    (run / "metrics.jsonl").write_text('{"iteration": 1, "end/invalid": 1.0}\n')
+    main(["report", str(run)])
+    assert 'alt="how episodes end by iteration"' in (run / "report.html").read_text()
+
+
+def test_conversations_of_training_are_those_of_an_iteration_not_after_it(run):
+    samples = (run / "samples.jsonl").read_text().replace("validation", "train")
+    (run / "samples.jsonl").write_text(samples)
+    main(["report", str(run)])
+    page = (run / "report.html").read_text()
+    assert "In iteration 5" in page
+    assert "After iteration" not in page
+
+
 def test_all_plots_go_over_the_same_iterations(run):
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     metrics[3]["kl_step"] = 0.1  # measured once

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 from ragen_bench.__main__ import main
-from ragen_bench.play.terminal import play_game
+from ragen_bench.play.terminal import open_game, play_game
 from rich.console import Console
 
 from ragen_agents.policies.controls import RulePolicy
 from ragen_envs.conversation import make
-from ragen_envs.errors import SolverLimitError
+from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.games.minesweeper import MinesweeperEnv
 from ragen_envs.games.webshop import WebShopEnv
 from ragen_envs.games.webshop.dynamics import Page
@@ -98,6 +98,28 @@ def test_a_person_writes_actions_and_learns_why_one_is_illegal():
     assert "100 is not among the numbers; write a + b, a - b, a * b, a / b, hint or quit" in told
     assert "best: 25 - 7 || 18 + 8" in told or "best: " in told
     assert env.success
+
+
+@pytest.mark.parametrize(
+    ("game", "settings", "words"),
+    [
+        ("Bandit", {}, "Write an action, or first letters such as"),
+        (
+            "Sokoban",
+            {"actions_per_turn": 2},
+            "Write actions, separated by ||, or first letters such as ud, and",
+        ),
+        ("Countdown", {"actions_per_turn": 1}, "Write an action, and press Enter."),
+    ],
+)
+def test_a_person_is_told_what_can_be_typed(game, settings, words):
+    _, told = played(game, "quit", **settings)
+    assert words in told.replace("\n", " ")
+
+
+def test_a_split_is_that_of_a_frozen_level():
+    with pytest.raises(RagenError, match="choose one with --index"):
+        open_game("Sokoban", None, "validation", None, {})
 
 
 def test_a_hint_that_the_oracle_cannot_give_does_not_end_the_game(monkeypatch):

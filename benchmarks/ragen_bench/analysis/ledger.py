@@ -11,19 +11,23 @@ so that success - V at the start = the sum of luck - the sum of regret, exactly,
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from ragen_agents.rollout import Episode
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.runs.records import replay_spec
 from ragen_envs.conversation import ConversationWrapper, EndReason
 from ragen_envs.errors import RagenError, SolverLimitError
+from ragen_envs.game.oracle import ANY_LENGTH, Budget
 from ragen_envs.game.text import action_texts
 
 __all__ = ["Blunder", "Decision", "Ledger", "NoLedgerError", "ledger"]
 
 _ROUNDING: Final = 1e-12
 """Values that differ by less are equal: they are sums of products of probabilities."""
+
+_LONG: Final = 1000
+"""Steps within which a game with chance can be won, if at all."""
 
 
 class NoLedgerError(RagenError):
@@ -159,5 +163,7 @@ def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
 
 
 def _blunder(env: ConversationWrapper) -> Blunder:
-    value: float = env.unwrapped.oracle().value  # type: ignore[attr-defined]
-    return Blunder.OVERRUN if value > 0 else Blunder.DEADLOCK
+    game: Any = env.unwrapped
+    one_turn = Budget(ANY_LENGTH, 1, ANY_LENGTH)
+    unlimited = one_turn if game.deterministic else Budget.closed_loop(_LONG)
+    return Blunder.OVERRUN if game.oracle(unlimited).value > 0 else Blunder.DEADLOCK

@@ -108,8 +108,9 @@ def play(
         int | None, typer.Option(metavar="I", help="Index of a frozen level.", show_default="a fresh level")
     ] = None,
     split: Annotated[
-        str, typer.Option(help="Split of the frozen level: train, validation or test.")
-    ] = "test",
+        str | None,
+        typer.Option(help="Split of --index: train, validation or test.", show_default="test"),
+    ] = None,
     seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of a fresh training level.")] = None,
     browser: Annotated[
         bool, typer.Option("--browser", help="Play WebShop in a browser, on this computer.")

@@ -42,7 +42,7 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
                 "or openai:MODEL"
             )
         model = agent.removeprefix(VLLM)
-        is_path = agent not in CONTROLS and is_model_path(model)
+        is_path = is_local_model(agent) and is_model_path(model)
         name = agent.removesuffix(model) + model_path(model) if is_path else agent
         if name in names:
             raise RagenError(f"agent '{name}' is named twice")
@@ -53,7 +53,7 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
 def model_path(model: str | Path) -> str:
     """Return a path without trailing slashes, and with ``./`` where it is the name of another agent."""
     path = str(Path(model))
-    is_name = path in CONTROLS or path in SHOP_RULES or not is_model_path(path)
+    is_name = not is_local_model(path) or not is_model_path(path)
     return f"./{path}" if is_name and Path(path).exists() else path
 
 
@@ -86,7 +86,9 @@ def name_agents(agents: Agents, concurrency: int) -> tuple[list[str], dict[str, 
                 raise RagenError(f"agent '{agent}' cannot be called '{name}': it has its own name")
         elif type(agent) is not CONTROLS.get(name) and name != _importable(agent):
             if name.startswith(OPENAI) or name in CONTROLS or folder_of(name) is not None:
-                raise RagenError(f"'{name}' is the name of another agent; pass {{NAME: agent}}")
+                raise RagenError(
+                    f"'{name}' is the name of another agent; give yours another: {{NAME: agent}}"
+                )
             live[name] = LiveAgent(_live_policy(name, agent, concurrency), _source_hash(agent))
     return normalise_agents([name for name, _ in pairs]), live
 
@@ -140,7 +142,7 @@ def weights_of(agent: str) -> str | None:
 
 def folder_of(agent: str) -> Path | None:
     """Return the folder of a local model, or None for other agents."""
-    return None if agent in CONTROLS else local_folder(agent.removeprefix(VLLM))
+    return local_folder(agent.removeprefix(VLLM)) if is_local_model(agent) else None
 
 
 def is_local_model(agent: str) -> bool:

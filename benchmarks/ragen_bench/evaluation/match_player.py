@@ -21,7 +21,7 @@ def count_seats(suite: Suite, agents: Sequence[str]) -> dict[str, int]:
     def make(name: str) -> None:
         task = suite.tasks[name]
         table = make_match_env(task.env, task.settings)
-        table.reset(seed=0, options={"split": suite.split})
+        table.reset(seed=0, options={"split": task.split or suite.split})
         if "oracle" in agents:
             table.game.oracle(0)
         seats[name] = table.game.players
@@ -34,7 +34,7 @@ def match_spec(suite: Suite, key: MatchKey) -> MatchSpec:
     """Return the match that a key stands for."""
     task = suite.tasks[key.task]
     settings = dict(task.settings)
-    return MatchSpec(key.task, task.env, key.lineup, key.level, suite.split, settings)
+    return MatchSpec(key.task, task.env, key.lineup, key.level, task.split or suite.split, settings)
 
 
 def play_match_run(play: RunPlay[MatchConfig], policies: Mapping[str, Policy | AsyncPolicy]) -> None:

@@ -42,7 +42,7 @@ OPTIMUM: Final = "oracle"
 Samples = Mapping[str, Sample]
 """Episodes of one table by entry and level."""
 Games = Mapping[str, Samples]
-"""Episodes by game, entry and level; without the controls."""
+"""Episodes by game, entry and level; without the games that are controls of others."""
 _RESAMPLES: Final = 10_000
 
 
@@ -66,8 +66,8 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
     """Return the rows of a table, the best first.
 
     Entries are compared in pairs by the exact McNemar test on the levels that both have (by level
-    where levels repeat), p-values Holm-adjusted over the pairs of the table. Entries that do not differ
-    significantly from the best share its rank.
+    where levels repeat), p-values Holm-adjusted over the pairs of the table. A rank is 1 plus the number of
+    entries that are better beyond chance.
     """
     ranks = rank_entries(list(samples), lambda a, b, n: _compare(samples[a], samples[b], n))
     rows = {name: summarise_sample(sample, samples.get(REFERENCE)) for name, sample in samples.items()}

@@ -20,7 +20,6 @@ from ragen_envs.conversation.prompt import introduction
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
 from ragen_envs.game.word_game import WordGameEnv
-from ragen_envs.levels.splits import read_split
 
 _ARROWS: Final = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 _STYLES: Final = {
@@ -32,17 +31,18 @@ _STYLES: Final = {
 
 
 def open_game(
-    game: str, index: int | None, split: str, seed: int | None, settings: Mapping[str, Any]
+    game: str, index: int | None, split: str | None, seed: int | None, settings: Mapping[str, Any]
 ) -> ConversationWrapper:
     """Return a game as a conversation, at its start."""
     if index is not None and seed is not None:
         raise RagenError("--index chooses a frozen level and --seed a fresh one; give one of them")
-    split = read_split(split)
+    if index is None and split is not None:
+        raise RagenError("--split is that of a frozen level; choose one with --index")
     if seed is not None and seed < 0:
         raise RagenError(f"seed is {seed}, but must be an integer >= 0")
     env = make(text_id_of(game), **settings)
     if index is not None:
-        env.reset(options={"split": split, "index": index})
+        env.reset(options={"split": split or "test", "index": index})
     else:
         env.reset(seed=secrets.randbelow(1 << 31) if seed is None else seed)
     return env
@@ -79,16 +79,19 @@ def _introduction(env: ConversationWrapper) -> str:
         level = f"fresh level, --seed {instance.seed}"
     rules, legend = env.face.rules(env.unwrapped), env.face.legend(env.symbols)
     shown = introduction(rules, legend, env.names, env.settings)
-    letters = ", or their first letters such as rru" if _letters(env) else ""
+    turn = env.budget.this_turn
+    ways = ["Write an action" if turn == 1 else "Write actions, separated by ||"]
+    if _letters(env):
+        example = "".join(name[0].casefold() for name in env.names[:turn][:3])
+        ways.append(f"first letters such as {example}")
     keys = ""
     if {name.casefold() for name in env.names} >= set(_ARROWS.values()):
-        turn = min(env.settings.actions_per_turn, env.budget.actions)
         keys = f"Arrow keys work too; {turn} of them play a turn without Enter. "
         if turn == 1:
             keys = "Arrow keys play without Enter. "
     return (
-        f"{shown}\n{level}. Below is what a model sees. Write actions, separated by ||{letters}, and press "
-        f"Enter. {keys}hint: the best actions; quit: stop."
+        f"{shown}\n{level}. Below is what a model sees. {', or '.join(ways)}, and press Enter. "
+        f"{keys}hint: the best actions; quit: stop."
     )
 
 
@@ -110,7 +113,7 @@ def paint(env: ConversationWrapper) -> Text:
 
 def _ask(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> list[str] | None:
     """Return the actions of a turn as text, or None to stop."""
-    limit = min(env.settings.actions_per_turn, env.budget.actions)
+    limit = env.budget.this_turn
     while True:
         console.print("> ", end="", markup=False)
         try:

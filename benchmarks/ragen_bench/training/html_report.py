@@ -65,11 +65,8 @@ _PANELS: Final = (
     _share("true claims about places", "claims/places", "validation/claims/places"),
     _share("true outcome of the first move", "claims/move_1", "validation/claims/move_1"),
     _share("answer is the plan of the thought", "claims/plan", "validation/claims/plan"),
-    _share(
-        "how episodes end",
-        "end/terminated", "end/budget", "end/truncated", "end/overflow", "end/error",
-    ),
-    _Panel("variance explained by the critic", "share", ("explained_variance",), None, 1.0),
+    _share("how episodes end", *(f"end/{reason}" for reason in EndReason)),
+    _Panel("variance explained by the critic", "share", ("explained_variance",), None),
     _Panel("divergence of a step", "nats a token", ("kl_step",)),
     _share("clipped tokens", "clip_fraction")._replace(high=None),
     _Panel("divergence from the initial policy", "nats a token", ("kl_to_initial",)),
@@ -195,4 +192,5 @@ def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
         return []
     numbers = sorted({sample["iteration"] for sample in chosen})
     ends = dict.fromkeys((numbers[0], numbers[-1]))
-    return [(f"After iteration {n}", [s for s in chosen if s["iteration"] == n][:_SHOWN]) for n in ends]
+    when = "After" if chosen[0]["kind"] == "validation" else "In"
+    return [(f"{when} iteration {n}", [s for s in chosen if s["iteration"] == n][:_SHOWN]) for n in ends]

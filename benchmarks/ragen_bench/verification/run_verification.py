@@ -163,16 +163,16 @@ def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
 
     Look at the first check that fails: the game may have diverged after it.
     """
-    task = config.suite.tasks[match.task]
+    task, spec = config.suite.tasks[match.task], match_spec(config.suite, match.key)
     expected = {
         "suite_version": SUITE_VERSION,
         "env_id": task.env,
         "env_kwargs": task.settings,
-        "instance.split": config.suite.split,
+        "instance.split": spec.split,
         "sampling_seed": config.suite.seed,
     }
     yield from _fields(match, expected)
-    yield from _Replay(match, match_spec(config.suite, match.key)).checks()
+    yield from _Replay(match, spec).checks()
 
 
 def _of_seat(number: int, checks: Iterable[Check]) -> Iterator[Check]:
