@@ -13,7 +13,7 @@ GPU_SOURCE = $(if $(WHEELS),--no-index --find-links $(abspath $(WHEELS)))
 DIST := .venv-dist
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test tests test-fast faults test-vllm test-integrations test-inspect test-endpoint test-site gpu gpu-rehearsal gpu-wheels lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
+.PHONY: install bench real test tests test-fast test-distributed faults test-vllm test-integrations test-inspect test-endpoint test-site gpu gpu-rehearsal gpu-wheels lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
 
 install: $(VENV)/.installed
 
@@ -51,6 +51,10 @@ tests: install
 # For the inner loop: without what trains, starts processes or takes seconds each.
 test-fast: install
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not slow'
+
+# Training in several processes, also with servers, and Ray on two machines, played by this one: two minutes.
+test-distributed: install
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/distributed
 
 # vLLM on a machine without a GPU, in a separate environment: it needs other versions of common packages.
 test-vllm: $(VLLM)/.installed

@@ -47,7 +47,8 @@ def small(words, port):
             words = _with_options(words, options)
     if words[1:2] and words[1] in ONE_GAME and _plays_a_whole_suite(words):
         words = [*words, "--game", ONE_GAME[words[1]]]
-    if words[1:2] == ["bench"] and "--out" not in words and any(map(_is_local, pairwise(words))):
+    is_read = words[1:2] != ["match"] and "--out" in words
+    if words[1:2] in (["bench"], ["match"]) and not is_read and any(map(_is_local, pairwise(words))):
         words = _with_options(words, SHORT)
     if "--waves" in words:
         words = ["8" if word == "256" else word for word in words]

@@ -3,6 +3,7 @@
 A child inherits the modules and the machine code of the games, which it would otherwise load anew.
 """
 
+import gc
 import importlib
 from contextlib import suppress
 
@@ -25,5 +26,6 @@ for game in ("ragen/Sokoban-v0", "ragen/FrozenLake-v0"):
     env.unwrapped.oracle()
     env.unwrapped.random_baseline()
 
+gc.freeze()
 command = typer.main.get_command(importlib.import_module("ragen_bench.cli").app)
 typer.main.get_command = lambda app: command
