@@ -9,7 +9,7 @@ from typing import Any
 
 from ragen_envs.adapters.shared import check_whole_history, draw_noise, make_text_only
 from ragen_envs.conversation import format_reply
-from ragen_envs.conversation.prompt import introduction
+from ragen_envs.conversation.prompt import introduction, reply_format
 from ragen_envs.errors import RagenError
 
 
@@ -72,7 +72,7 @@ class GameTools:
             return "The game is over."
         text, reward, *_ = self._env.step(format_reply(_texts(actions), None))
         self._return += float(reward)
-        return text
+        return text.replace(f"\n{reply_format(self._env.settings)}", "")  # that of a reply without tools
 
     def get_reward(self) -> float:
         """Return the sum of the rewards so far."""

@@ -14,6 +14,7 @@ from verifiers.v1.runtimes import ProgramResult, SubprocessConfig
 
 from ragen_envs.adapters.shared import check_whole_history, draw_noise, make_text_only
 from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.errors import RagenError
 
 
 class RagenConfig(vf.TasksetConfig):
@@ -117,6 +118,8 @@ class RagenEnv(vf.Env[RagenEnvConfig]):
 
 
 def _open(game: str, split: str, index: int, settings: dict[str, Any], noise: int) -> ConversationWrapper:
+    if settings.get("think_prefix"):
+        raise RagenError("think_prefix is true, but must be false: no turn begins with it here")
     env = make_text_only(game, **settings)
     check_whole_history(env)
     env.reset(options={"split": split, "index": index, "noise": noise})

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.parser import whole_turn
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.game.text import COORDINATES, GRID, IMAGE, OwnText, Symbols
+from ragen_envs.game.text import COORDINATES, GRID, IMAGE, OwnText, Symbols, renamed
 
 _DEFECTS: Final[dict[str, str]] = {
     Defect.EMPTY: "empty reply",
@@ -36,12 +36,12 @@ def system_prompt(
     ``in_words`` says that the game's actions are words, of which ``names`` has the forms.
     """
     start = introduction(rules, legend, names, settings)
-    return "\n".join([start, _reply_format(settings), _invalid_reply(settings, in_words)])
+    return "\n".join([start, reply_format(settings), _invalid_reply(settings, in_words)])
 
 
 def introduction(rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings) -> str:
     """Return the rules, the legend of the symbols in use, the actions and the limits."""
-    lines = [rules]
+    lines = [renamed(rules, settings.action_names)]
     if legend and settings.observation not in (COORDINATES, IMAGE):
         lines.append(f"Symbols: {legend}.")
     lines.append(f"Actions: {', '.join(names)}.")
@@ -61,7 +61,8 @@ def _limits(settings: ConversationSettings) -> str:
     return f"{text}. Actions are executed in order until the game ends." if most > 1 else f"{text}."
 
 
-def _reply_format(settings: ConversationSettings) -> str:
+def reply_format(settings: ConversationSettings) -> str:
+    """Return the form that a reply must have."""
     if settings.most_per_turn > 1:
         request = "Reply in this format, with actions separated by ||:"
         answer = "<answer>action || action</answer>"
@@ -146,7 +147,8 @@ def feedback(
 ) -> str:
     """Describe the effects of a turn: each executed action, whether it changed anything, and the reward.
 
-    Where an invalid reply had no effect, the format follows. ``reason`` is why an action is illegal, or "".
+    Where nothing of an invalid reply was executed, the format follows. ``reason`` is why an action is
+    illegal, or "".
     """
     names = executed
     if not all(effective):
@@ -158,7 +160,7 @@ def feedback(
         nothing = "" if names else ", so no action was executed"
         text = f"Your reply was invalid ({reasons}){nothing}. {text}"
     text += f"Reward: {reward:.6g}."
-    return f"{text}\n{_reply_format(settings)}" if defects and not names else text
+    return f"{text}\n{reply_format(settings)}" if defects and not names else text
 
 
 def final_prompt(feedback_text: str, success: bool | None, observation: str) -> str:

@@ -23,7 +23,9 @@ CELL: Final = r"[(\[]?(?:row\s*)?(\d{1,4})\W{1,2}(?:col(?:umn)?\s*)?(\d{1,4})[)\
 _CELL: Final = CELL.replace(r"(\d{1,4})", r"\d{1,4}")
 _CELLS: Final = rf"{_CELL}(?:(?:,|;|\sand|\sor)?[ \t]*{_CELL})*"
 _IS: Final = r"(?:\s|[:=]|\bis\b|\bare\b|\bat\b)*"
-_SOLVED: Final = re.compile(r"(?<!not )(?<!be )\bsolved(?=\s*(?:[.!;<\n]|$))", re.IGNORECASE)
+_UNSOLVED: Final = ("not", "n't", "be", "yet", "never", "almost", "nearly", "until")
+_NOT: Final = "".join(f"(?<!{word} )" for word in _UNSOLVED)
+_SOLVED: Final = re.compile(rf"{_NOT}\bsolved(?=\s*(?:[.!;<\n]|$))", re.IGNORECASE)
 _LINK: Final = re.compile(r"[\s,;.|>-]*(?:and|then|and then)?\s*")
 
 Cell = tuple[int, int]
@@ -107,7 +109,7 @@ def read_places(text: str, things: Mapping[str, Collection[Cell]]) -> Iterator[C
 
 @lru_cache(maxsize=64)
 def _step(names: tuple[str, ...], outcome: str) -> re.Pattern[str]:
-    either = "|".join(map(re.escape, names))
+    either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return re.compile(
         rf"(?:(?P<left>\d+)[\s.:)]+)?(?<!\w)(?P<name>{either})(?!\w)(?P<said>{outcome})?", re.IGNORECASE
     )

@@ -96,10 +96,15 @@ def explain(
         thought = face.explain(env, actions, budget)
     else:
         thought = f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
+    return renamed(thought, names)
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with other ``names`` of actions in place of the game's."""
     if not names:
-        return thought
+        return text
     longest_first = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    return re.sub(rf"(?<!\w)({longest_first})(?!\w)", lambda match: str(names[match[0]]), thought)
+    return re.sub(rf"(?<!\w)({longest_first})(?!\w)", lambda match: str(names[match[0]]), text)
 
 
 def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from ragen_envs.errors import RagenError
 from ragen_envs.game.arguments import Level, Levels
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.free_text import FreeText
-from ragen_envs.game.text import GRID
+from ragen_envs.game.text import GRID, OwnText
 from ragen_envs.levels.splits import TRAIN
 
 __all__ = ["LEGAL", "Legality", "WordGameEnv", "illegal", "quoted"]
@@ -120,6 +120,8 @@ class WordGameEnv(GameEnv[str]):
 
     def observe(self) -> str:
         """Return the observation, which is the state as text."""
+        if type(self.text).observation is OwnText.observation:  # which asks here
+            raise RagenError(f"{type(self).__name__} has neither a method observe nor a text face")
         return self.text.observation(self, GRID, self.text.vocabularies["standard"])
 
     def info(self, effective: bool) -> dict[str, Any]:

@@ -64,6 +64,8 @@ def test_settings_are_kept():
     ("free", "settings", "words"),
     [
         (8 * GIB, {}, ["0.00 GiB are free for it", "use a smaller model", "name it openai:MODEL"]),
+        (3 * GIB, {"cache_gib": 2.0}, ["weights take", "use a smaller model"]),
+        (50 * GIB, {"utilization": 0.02}, ["weights take", "raise vllm.gpu_memory_utilization"]),
         (50 * GIB, {"cache_gib": 60.0}, ["cache_gib is 60", "43.50 GiB are left", "lower it"]),
         (50 * GIB, {"cache_gib": 0.5}, ["needs a cache of 1.00 GiB", "cache_gib is 0.5; raise it"]),
         (50 * GIB, {"utilization": 0.9}, ["vllm.gpu_memory_utilization is 0.9", "only 50.00 GiB"]),

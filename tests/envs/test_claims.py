@@ -176,6 +176,28 @@ def test_a_plan_ends_where_it_can_no_longer_be_followed(thought, true):
 
 
 @pytest.mark.parametrize(
+    ("thought", "claims"),
+    [
+        ("Plan:\n1. R+\n2. U-\n3. F+", [None, None, None]),
+        ("turns to solve it:\n1. R+", [None]),
+        ("R+ 90 degrees. R+: 3 faces get better", []),
+        ("The cube isn't solved. It is not yet solved. It is never solved.", []),
+        ("1 R+ -> 4", [False]),
+    ],
+)
+def test_a_list_of_turns_states_no_outcomes(thought, claims):
+    env = game("Cube")
+    assert [claim.true for claim in check_thought(env, thought, ())] == claims
+
+
+def test_a_renamed_turn_may_begin_another():
+    env = make("ragen/CubeText-v0", action_names={"R+": "Right", "R-": "Right-back", "U+": "Top"})
+    env.reset(seed=0)
+    claims = env.claims("<think>3 Right-back leaves 99. 2 Right 1 Top</think><answer>Right-back</answer>")
+    assert [(claim.action, claim.true) for claim in claims] == [(1, False), (0, None), (2, None)]
+
+
+@pytest.mark.parametrize(
     ("thought", "true"),
     [
         ("r1c1 sees 2, 3 and 4, so it is 1.", [True, True]),

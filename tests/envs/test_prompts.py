@@ -208,6 +208,14 @@ def test_the_probabilities_of_slipping_add_up(rate):
     assert abs(ahead - Fraction(rate)) < 1e-6
 
 
+def test_the_rules_have_the_names_of_the_actions():
+    names = {"R+": "Right", "R-": "Right-back", "U+": "Top"}
+    prompt, _ = gym.make("ragen/CubeText-v0", action_names=names).reset(seed=0)
+    assert "Right, Top and F+ turn the right, up and front layers" in prompt
+    assert "Right-back, U- and F- turn them" in prompt
+    assert "R+" not in prompt
+
+
 def test_thirds_are_fractions():
     assert "probability 1/3, 90 degrees to its left with probability 1/3" in first_prompt(FrozenLakeEnv())
     assert "always move in the chosen direction" in first_prompt(FrozenLakeEnv(success_rate=1))

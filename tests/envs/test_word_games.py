@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ragen_envs.adapters.trl_tools import GameTools
 from ragen_envs.conversation import Defect, SoftDefect, format_reply, make
 from ragen_envs.errors import GameError, RagenError, ResetNeededError
-from ragen_envs.game.word_game import WordGameEnv
+from ragen_envs.game.word_game import LEGAL, WordGameEnv
 from ragen_envs.registration import GAMES
 
 QUICK = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60)
@@ -393,3 +393,31 @@ def test_a_broken_method_of_a_game_is_named_when_it_is_played(method, monkeypatc
         env.play(advice)
     with pytest.raises(GameError, match=error):
         env.random_actions(np.random.default_rng(0), 1)
+
+
+def test_a_game_without_a_text_of_its_state_is_named():
+    class Mute(WordGameEnv):
+        distribution = "mute"
+
+        def draw_level(self, rng):
+            return str(rng.integers(9))
+
+        def start(self, level):
+            pass
+
+        def legality(self, action):
+            return LEGAL
+
+        def available(self):
+            return ("go",)
+
+        def play(self, action):
+            return 0.0, False, True
+
+        def solution(self):
+            return None
+
+        success = False
+
+    with pytest.raises(RagenError, match="Mute has neither a method observe nor a text face"):
+        Mute().reset(seed=0)

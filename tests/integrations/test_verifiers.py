@@ -87,11 +87,18 @@ def test_worked_examples_are_part_of_the_prompt():
     assert prompt == [(message["role"], message["content"]) for message in chat]
 
 
-def test_a_history_that_is_sent_anyway_is_refused():
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"history": "none"}, "history is 'none', but must be 'full'"),
+        ({"think_prefix": True}, "think_prefix is true, but must be false"),
+    ],
+)
+def test_settings_that_cannot_be_kept_are_refused(settings, words):
     taskset_type = taskset_class("ragen-games")
     config_type = taskset_type.__orig_bases__[0].__args__[1]
-    config = config_type(id="ragen-games", levels=1, settings={"history": "none"})
-    with pytest.raises(RagenError, match="history is 'none', but must be 'full'"):
+    config = config_type(id="ragen-games", levels=1, settings=settings)
+    with pytest.raises(RagenError, match=words):
         list(taskset_type(config))
 
 

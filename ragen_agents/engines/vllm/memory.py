@@ -107,12 +107,17 @@ def share_of_device(
             f"vllm.gpu_memory_utilization is {utilization}, which is {_gib(limit)} GiB of the device, but "
             f"only {_gib(free)} GiB are free; lower it, or leave it out"
         )
+    remedy = advice if utilization is None else "raise vllm.gpu_memory_utilization, or leave it out"
+    if limit <= needs.weights:
+        raise RagenError(
+            f"vLLM's weights take {_gib(needs.weights)} GiB, but it has {_gib(max(0, limit))}; {remedy}"
+        )
     room = limit - needs.weights - (reserved if utilization is None else 0)
     if cache_gib is not None:
         cache = int(cache_gib * GIB)
         if cache > limit - needs.weights:
             raise RagenError(
-                f"cache_gib is {cache_gib:g}, but {_gib(max(0, limit - needs.weights))} GiB are left beside "
+                f"cache_gib is {cache_gib:g}, but {_gib(limit - needs.weights)} GiB are left beside "
                 "vLLM's weights; lower it"
             )
     else:
@@ -121,7 +126,7 @@ def share_of_device(
         raise RagenError(
             f"vLLM needs a cache of {_gib(needs.least_cache)} GiB for one conversation of full length, but "
             + (
-                f"{_gib(max(0, cache))} GiB are free for it beside vLLM's weights; {advice}"
+                f"{_gib(max(0, cache))} GiB are free for it beside vLLM's weights; {remedy}"
                 if cache_gib is None
                 else f"cache_gib is {cache_gib:g}; raise it"
             )

@@ -70,12 +70,12 @@ class RunState:
             return
         self.progress = checkpoint.load(latest, self.learner)
         written = self.progress.iteration - (self.progress.pending is not None)
-        for line in read_metrics(self.run_dir)[: written + 1]:
-            if line["iteration"] == 0:
+        for line in read_metrics(self.run_dir):
+            if line[ITERATION] == 0:
                 self.monitor.begin(line)
-            elif line["iteration"] <= written:
+            elif line[ITERATION] <= written:
                 self.monitor.observe(line)
-            if line["iteration"] == self.progress.rolled_back:
+            if line[ITERATION] == self.progress.rolled_back:
                 self.monitor.restart()
 
     def _check_begins(self) -> None:

@@ -21,8 +21,10 @@ STANDARD: Final = dict(zip(CELL_NAMES, "WOGRBY.", strict=True))
 LETTERS: Final = "WOGRBY"
 """The color codes in the text form of a level."""
 
-_DISTANCE: Final = re.compile(r"\bturns to solve(?: it| the cube)?\W{1,3}(?P<n>\d{1,4})\b", re.IGNORECASE)
-_LEAVES: Final = r"(?:\s|->|=>|:|leaves)+(?P<n>\d{1,4})(?!\d|\s*[RUF][+-])"
+_DISTANCE: Final = re.compile(
+    r"\bturns to solve(?: it| the cube)?[ \t]*[:=][ \t]*(?P<n>\d{1,4})\b", re.IGNORECASE
+)
+_LEAVES: Final = r"[\s:]*(?:->|=>|leaves)[\s:]*(?P<n>\d{1,4})(?!\d)"
 WIDTH: Final = 8
 """Cells in a row of the unfolded cube, which has 6 rows."""
 

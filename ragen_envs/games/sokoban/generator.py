@@ -109,5 +109,5 @@ def no_level(height: int, width: int, boxes: int) -> GenerationError:
     """Return the error that says that ``MAX_ATTEMPTS`` rooms were not enough."""
     return GenerationError(
         f"none of {MAX_ATTEMPTS} rooms of size={height}x{width} gave a level with boxes={boxes} that "
-        "belongs to the split; use a larger size or fewer boxes"
+        "belongs to the split; use a larger size or search_depth, or fewer boxes"
     )

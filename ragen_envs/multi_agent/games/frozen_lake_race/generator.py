@@ -55,6 +55,6 @@ def generate(height: int, width: int, p: float, players: int, rng: Rng, split: s
         if split_of(map_key(lake.tiles, height, width, *lake.starts)) == split:
             return lake
     raise GenerationError(
-        f"no {height}x{width} map with p={p} and {players} starts equally far from the goal in "
-        f"{MAX_ATTEMPTS} draws; use a larger p or size"
+        f"no {height}x{width} map with p={p} and {players} starts equally far from the goal that "
+        f"belongs to the split in {MAX_ATTEMPTS} draws; use a larger size, another p or fewer players"
     )
