@@ -5,6 +5,7 @@ import math
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, Final
 
@@ -94,7 +95,7 @@ class TextWrapper(GameEnv[str]):
         if isinstance(space, spaces.Text):
             return str
         if _is_text(env):
-            return lambda _: without_escapes(str(env.render()))
+            return self._rendered
         count = size_of(space)
         if count > MAX_NUMBERS:
             raise RagenError(
@@ -102,7 +103,10 @@ class TextWrapper(GameEnv[str]):
                 "numbers: give describe, a function from an observation to a text"
             )
         names = doc.items("observation", count) if isinstance(space, spaces.Box) else ()
-        return lambda observation: written(space, observation, names)
+        return partial(written, space, names=names)
+
+    def _rendered(self, _: Any) -> str:
+        return without_escapes(str(self.env.render()))
 
     def limits(self, actions_per_turn: int) -> dict[str, int]:
         """Return the settings of a conversation that lasts as long as the environment's own time limit."""

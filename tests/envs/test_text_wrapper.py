@@ -1,6 +1,7 @@
 """Any Gymnasium environment as a conversation: names, words, success, levels by seed."""
 
 import copy
+import pickle
 
 import gymnasium as gym
 import numpy as np
@@ -264,6 +265,17 @@ def test_the_wrapper_is_a_game_and_can_be_copied():
     assert env.random_baseline() is None
     with pytest.raises(SolverLimitError, match="Taxi-v4 has no oracle"):
         env.oracle()
+
+
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "CartPole-v1"])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_sees_its_own_state(env_id, copied):
+    env = make(env_id)
+    env.reset(seed=1)
+    before, other = env.state_text(), copied(env)
+    while other.state_text() == before:
+        other.play(say(other.names[1]))
+    assert env.state_text() == before
 
 
 @pytest.mark.parametrize(
