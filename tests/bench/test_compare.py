@@ -191,6 +191,12 @@ def test_settings_that_differ_are_named(run, tmp_path, capsys):
     written = bench(tmp_path / "written", *one, more=["--setting", "demonstrations=0"])
     rows, _ = compare(capsys, f"{run}:oracle", written)
     assert rows["Bandit", "success"]["n"] == 2
+    large = [
+        bench(tmp_path / name, ("noop",), ("SokobanLarge",), 2, more)
+        for name, more in (("plain", ()), ("size", ["--setting", "size=8", "--setting", "max_turns=5"]))
+    ]
+    rows, _ = compare(capsys, *large)
+    assert rows["SokobanLarge", "success"]["n"] == 2
 
 
 def test_returns_on_one_level_have_no_interval(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -157,7 +158,8 @@ def test_a_game_in_a_file_is_listed_benched_and_verified(tmp_path):
     )
     benched = ragen(*given, "bench", *command, cwd=tmp_path)
     assert benched.returncode == 0, benched.stderr
-    assert ragen(*given, "verify", "run", cwd=tmp_path).returncode == 0
+    verify = re.search("^verify: ragen (.*)$", benched.stderr, re.MULTILINE)[1]
+    assert ragen(*verify.split(), cwd=tmp_path).returncode == 0
     without = ragen("bench", *command[:-1], "other", cwd=tmp_path)
     assert without.returncode == 2
     assert "unknown game 'mine/LightsOutText-v0'; install the package" in without.stderr

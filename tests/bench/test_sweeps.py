@@ -1,6 +1,7 @@
 """Sweeps of fixed models: what scripted agents must get, and what the command prints."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -244,6 +245,7 @@ def test_bundled_sweeps_can_be_played(name):
         (["granularity", "--setting", "max_turns=3"], "'max_turns' differs between the points"),
         (["diversity", "--game", "Cube", "--episodes", "1"], "has no setting 'orientation'"),
         (["freshness", "--game", "Cube", "--episodes", "1"], "has no setting 'levels'"),
+        (["diversity", "--level-seed", "1"], "level_seed is 1, but the sweep 'diversity' draws no levels"),
     ],
 )
 def test_what_a_sweep_cannot_play(words, said, capsys):
@@ -264,3 +266,34 @@ def test_a_sweep_file_is_checked(tmp_path):
     )
     with pytest.raises(RagenError, match="axis 'b' has no reference"):
         rb.sweep(mine, "random")
+
+
+def test_levels_that_are_drawn_today_name_their_seed(caplog):
+    with caplog.at_level("INFO"):
+        run = rb.sweep("freshness", "random", games="Sokoban", episodes=2)
+    (seed,) = re.findall(r"level seed (\d+), which resumes", caplog.text)
+    again = rb.sweep("freshness", "random", games="Sokoban", episodes=2, level_seed=int(seed), out=run.folder)
+    assert again.records == run.records
+
+
+def test_points_of_some_games_name_them_as_all_options_do(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    text = (
+        "name: mine\nversion: 1\ndescription: Forms.\ngames: [sokoban]\nepisodes: 2\nstandard: {{}}\n"
+        "axes:\n  form:\n    label: form\n    points:\n"
+        "      both: {{games: {{{}: {{observation: both}}}}}}\n"
+    )
+    mine.write_text(text.format("sokoban"))
+    assert set(rb.sweep(mine, "noop").table()["point"]) == {"standard", "both"}
+    mine.write_text(text.format("Sokbn"))
+    with pytest.raises(RagenError, match="unknown game 'Sokbn'"):
+        rb.sweep(mine, "noop")
+
+
+def test_every_table_fits_a_narrow_terminal(capsys, monkeypatch):
+    words = ["sweep", "diversity", "--agent", "random", "--agent", "oracle", "--game", "FrozenLake"]
+    for name, value in {"COLUMNS": "80", "FORCE_COLOR": "1", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    for command in ([*words, "--episodes", "2", "--out", "runs/wide"], ["show", "runs/wide"]):
+        assert main(command) == 0
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= 80

@@ -104,3 +104,25 @@ def test_a_run_of_games_without_claims_is_refused(run, tmp_path):
     assert main(["bench", "--agent", "oracle", "--game", "Countdown", "--episodes", "2", "--out", out]) == 0
     with pytest.raises(RagenError, match="no replies to games that can check thoughts"):
         load(out).thoughts()
+
+
+def test_a_number_of_claims_is_no_share(tmp_path, monkeypatch, capsys):
+    (tmp_path / "curt.py").write_text(
+        "async def place(request):\n    return '<think>Player 1 1</think><answer>Up</answer>'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    out = str(tmp_path / "run")
+    played = ["bench", "--agent", "curt:place", "--game", "Sokoban", "--episodes", "3", "--out", out]
+    assert main(played) == 0
+    capsys.readouterr()
+    assert main(["explain", out, "--thoughts", "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["per_thought"], row["per_thought_low"], row["per_thought_high"]) == (1, None, None)
+
+
+def test_thoughts_without_claims_are_a_note(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    assert main(["bench", "--agent", "random", "--game", "Sokoban", "--episodes", "2", "--out", out]) == 0
+    capsys.readouterr()
+    assert main(["explain", out, "--thoughts"]) == 0
+    assert capsys.readouterr().out == "note: no claims in the thoughts of random\n"

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
+from huggingface_hub.errors import HfHubHTTPError
 from ragen_bench.__main__ import main
 
 from ragen_agents.run_files.yaml_files import dump_yaml
@@ -264,3 +265,22 @@ def test_a_model_and_an_entry_are_pushed_with_what_they_need(run, tmp_path, monk
     assert "with ragen-suite: 5 iterations" in (run / "best" / "README.md").read_text()
     assert main(["push", str(run), "me/tiny"]) == 2
     assert "neither a model folder nor a leaderboard entry" in capsys.readouterr().err
+
+
+def test_a_card_of_the_users_own_stays_and_a_hub_that_is_away_is_one_line(run, monkeypatch, capsys):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (run / "best").mkdir()
+    (run / "best" / "config.json").write_text("{}")
+    (run / "best" / "README.md").write_text("My card.")
+
+    class Hub:
+        def create_repo(self, repo, **given):
+            pass
+
+        def upload_folder(self, repo_id, folder_path, repo_type):
+            raise HfHubHTTPError.__bases__[0]("no route to the hub")
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    assert main(["push", str(run / "best"), "me/tiny"]) == 2
+    assert capsys.readouterr().err == "error: 'me/tiny': no route to the hub\n"
+    assert (run / "best" / "README.md").read_text() == "My card."

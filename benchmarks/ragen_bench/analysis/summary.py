@@ -100,7 +100,7 @@ def decision_grid(data: pd.DataFrame) -> Grid:
     all_judged = bool((data["judged"] == data["n"]).all())
     outcomes = ("success\n%", "luck-corrected %\n[95% CI]")
     first, last = outcomes if all_judged else outcomes[::-1]
-    hideable = ("n", "tokens\nwasted", "optimum\n%", first, "turn", last)
+    hideable = ("n", "tokens\nwasted", "optimum\n%", "turn", first, last)
     return grid_of(data, columns, left=2, hideable=hideable)
 
 

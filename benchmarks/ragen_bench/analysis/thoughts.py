@@ -28,7 +28,7 @@ Thoughts = Mapping[tuple[str, str], Mapping[int | None, tuple[str, Sequence[Chec
 """Thoughts by agent and game: at each `place`, the level's key and the thought of each turn."""
 
 _TITLES: Final = {
-    "made": "replies\nwith claims %", "per_thought": "claims per\nthought", "places": "places\ntrue %",
+    "made": "replies\nwith\nclaims %", "per_thought": "claims per\nthought", "places": "places\ntrue %",
     **{f"move_{n}": f"move {n}\ntrue %" for n in range(1, MOVES + 1)}, "ends": "end\ntrue %",
     "others": "others\ntrue %", "plan": "answer =\nplan %",
 }  # fmt: skip
@@ -80,14 +80,15 @@ def summarise_thoughts(checked: Thoughts) -> pd.DataFrame:
         row: dict[str, Any] = {"game": game, "agent": agent, "replies": len(measured)}
         for name in names_of(each for _, each in measured):
             defined = [(key, each[name]) for key, each in measured if name in each]
-            share = _interval([value for _, value in defined], [key for key, _ in defined])
+            values, keys = [value for _, value in defined], [key for key, _ in defined]
+            share = _interval(values, keys, is_share=name != "per_thought")
             row |= {**share.columns(name), f"{name}_n": len(defined)}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _interval(values: Sequence[float], keys: Sequence[str]) -> Interval:
-    if len(set(keys)) < 2 or max(values) > 1:
+def _interval(values: Sequence[float], keys: Sequence[str], is_share: bool) -> Interval:
+    if len(set(keys)) < 2 or not is_share:
         return Interval(mean(values), math.nan, math.nan)
     return wilson_mean(values, clusters=number_clusters(keys))
 
@@ -144,8 +145,6 @@ def thoughts_grid(data: pd.DataFrame) -> Grid:
 def _cell(name: str, row: Mapping[Any, Any]) -> str:
     if name == "per_thought":
         return number(row[name], 1)
-    if math.isnan(row.get(name, math.nan)):
-        return "-"
     cell = percent_cell(row, name)
     things = {each: share for each, share in row.items() if _THING.fullmatch(each) and share < 1}
     if name != "places" or not things:

@@ -169,7 +169,8 @@ class Run:
         data = summarise_thoughts(self._checked)
         silent = dict.fromkeys(data["agent"][data.groupby("agent")["made"].transform("max") == 0])
         notes = [f"no claims in the thoughts of {', '.join(silent)}"] if silent else []
-        return Table.of(data, {f"Thoughts, {self.folder}": thoughts_grid(data)}, notes + missing)
+        grids = {f"Thoughts, {self.folder}": thoughts_grid(data)} if (data["made"] > 0).any() else {}
+        return Table.of(data, grids, notes + missing)
 
     @cached_property
     def _checked(self) -> Thoughts:
@@ -294,7 +295,7 @@ class EpisodeView:
             parts.append(
                 f'<tr><td>{number}</td><td>{_board(env)}</td><td style="text-align: left">'
                 f"<pre>{escape(turn.reply)}</pre>"
-                f"<small>played: {escape(' '.join(turn.executed) or 'nothing')}</small></td></tr>"
+                f"<small>played: {escape(' || '.join(turn.executed) or 'nothing')}</small></td></tr>"
             )
             for name in turn.executed:
                 game.act(env.action_of(name))

@@ -1,11 +1,12 @@
 """Sweep fixed models: the function behind ``ragen sweep``, and its run."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -19,6 +20,8 @@ from ragen_bench.evaluation.run_table import shared_levels_note
 from ragen_bench.sweeps.report import draw_sweep, shares_grid, shares_table, sweep_grids, sweep_table
 from ragen_bench.sweeps.sweep import Sweep, load_sweep
 from ragen_envs.errors import RagenError
+
+_LOG: Final = logging.getLogger("ragen.sweep")
 
 
 class SweepRun(Run):
@@ -141,7 +144,12 @@ def sweep(
     definition = load_sweep(str(name))
     if fixed := [setting for setting in settings or () if setting in definition.varied]:
         raise RagenError(f"'{fixed[0]}' differs between the points of the sweep '{definition.name}'")
-    seed = int(f"{datetime.now(UTC):%Y%m%d}") if level_seed is None else level_seed
+    if definition.draws_levels and level_seed is None:
+        level_seed = int(f"{datetime.now(UTC):%Y%m%d}")
+        _LOG.info("levels are drawn with the level seed %d, which resumes the run on other days", level_seed)
+    elif level_seed is not None and not definition.draws_levels:
+        raise RagenError(f"level_seed is {level_seed}, but the sweep '{definition.name}' draws no levels")
+    seed = level_seed or 0
     suite = definition.suite([games] if isinstance(games, str) else games, episodes, seed)
     tries = definition.attempts if attempts is None else attempts
     run = evaluate(_with_checkpoints(agents), suite=suite, attempts=tries, settings=settings, **options)

@@ -52,7 +52,7 @@ def _listed() -> list[tuple[str, str, str]]:
     listed = [(game.id, game.text_id, game.summary) for game in GAMES]
     for text_id, (game_id, settings) in TEXT_VARIANTS.items():
         changes = ", ".join(f"{name} {value}" for name, value in settings.items())
-        listed.append((game_id, text_id, f"the same game with {changes}"))
+        listed.append((game_id, text_id, f"{game_id} with {changes}"))
     listed += [(game.id, game.text_id, game.summary) for game in added_games()]
     known = {text_id for _, text_id, _ in listed}
     others = ((game_of(text_id) or "", text_id) for text_id in text_ids() if text_id not in known)

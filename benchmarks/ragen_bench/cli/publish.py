@@ -4,7 +4,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -111,7 +111,7 @@ def submit(
         typer.Option(
             metavar="FILE",
             help="YAML: name, title, model, authors, description, contamination, trained_on, links.",
-            show_default="that of the agent's existing entry",
+            show_default="that of the entry with the agent's name",
         ),
     ] = None,
     training: Annotated[
@@ -119,7 +119,7 @@ def submit(
         typer.Option(
             metavar="RUN",
             help="Training run of the agent, for its curves.",
-            show_default="those of the agent's existing entry",
+            show_default="those of the existing entry",
         ),
     ] = None,
     entries: EntriesOption = Path("leaderboards"),
@@ -138,7 +138,8 @@ def submit(
     if (entries / words.name).exists() and not replace:
         if not sys.stdin.isatty():
             raise RagenError(f"'{entries / words.name}' already exists; --replace replaces it")
-        typer.confirm(f"Replace '{entries / words.name}'?", abort=True)
+        if not typer.confirm(f"Replace '{entries / words.name}'?"):
+            raise RagenError("nothing was replaced")
     folder = submit(side, words, curves, entries, bar(f"checking {words.name}"))
     print(folder)
     print(f"see it with: ragen leaderboard build --entries {entries}\n"
@@ -158,14 +159,20 @@ def push(
 
     if not ((is_entry := (folder / "entry.json").exists()) or (folder / "config.json").exists()):
         raise RagenError(f"'{folder}' is neither a model folder nor a leaderboard entry")
-    if not is_entry:
-        (folder / "README.md").write_text(_card(folder, repo), "utf-8")
-    kind, api = ("dataset" if is_entry else "model"), HfApi()
+    card = None if is_entry else _card(folder, repo)
+    kind, api, readme = ("dataset" if is_entry else "model"), HfApi(), folder / "README.md"
     try:
         api.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
+        if card and (not readme.exists() or _TAGS in readme.read_text("utf-8")):  # not one of the user's
+            readme.write_text(card, "utf-8")
         print(api.upload_folder(repo_id=repo, folder_path=folder, repo_type=kind))
-    except (HfHubHTTPError, HFValidationError) as error:
+    # The bases are the errors of the connection, whose library differs between versions.
+    except (*HfHubHTTPError.__bases__, HFValidationError) as error:  # type: ignore[misc]
         raise RagenError(f"'{repo}': {error}") from error
+
+
+_TAGS: Final = "tags: [ragen, reinforcement-learning]"
+"""A line of the cards that are made here."""
 
 
 def _card(folder: Path, repo: str) -> str:

@@ -248,16 +248,18 @@ def print_closing(folder: Path, failed: int, stopped: str | None) -> None:
 
 def _closing_lines(folder: Path, config: "BaseConfig", failed: int) -> Iterator[str]:
     """Yield the commands that show more of a run, each after its name, and how many episodes failed."""
+    from ragen_bench.config.extensions import ragen_for
     from ragen_bench.config.run_config import MatchConfig
 
     run, is_match = shlex.quote(str(folder)), isinstance(config, MatchConfig)
+    ragen = ragen_for(task.env for task in config.suite.tasks.values())
     if not is_match:
-        yield f"explain: ragen explain {run}"
-    yield f"view: ragen view {run}"
+        yield f"explain: {ragen} explain {run}"
+    yield f"view: {ragen} view {run}"
     if not is_match and len(config.agents) > 1:
         first, second = (shlex.quote(agent.name) for agent in config.agents[:2])
-        yield f"compare: ragen compare {run}:{second} :{first}"
-    yield f"verify: ragen verify {run}"
+        yield f"compare: {ragen} compare {run}:{second} :{first}"
+    yield f"verify: {ragen} verify {run}"
     if failed:
         one, many = ("match", "matches") if is_match else ("episode", "episodes")
         yield (

@@ -145,13 +145,13 @@ def _line(ledger: "Ledger") -> str:
     episode, turn = ledger.episode, ledger.worst
     name = name_in_viewer(episode)
     decision = ledger.decisions[turn]
-    played = " ".join(episode.turns[turn].executed) or "nothing"
+    played = " || ".join(episode.turns[turn].executed) or "nothing"
     played += invalid_reply(episode.turns[turn])
     before, after = percent(decision.value), percent(decision.committed)
     lost = f" ({decision.blunder})" if decision.blunder else ""
     return (
         f"  {episode.task} level {name}, turn {turn + 1}: {before} -> {after}%{lost}\n"
-        f"    played {played}; the oracle: {' '.join(decision.plan)}"
+        f"    played {played}; the oracle: {' || '.join(decision.plan)}"
     )
 
 

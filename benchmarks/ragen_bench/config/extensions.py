@@ -5,7 +5,9 @@ The processes that do a part of the work import them too.
 
 import importlib
 import os
+import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,12 @@ _imported: Final[list[str]] = []
 def imported_extensions() -> list[str]:
     """Return the arguments of ``ragen --import`` for the same extensions: modules and paths of files."""
     return list(dict.fromkeys(_imported))
+
+
+def ragen_for(games: Iterable[str]) -> str:
+    """Return ``ragen`` with the extensions that games may need, by their ids; the suite's own need none."""
+    needed = [] if all(game.startswith("ragen/") for game in games) else imported_extensions()
+    return " ".join(["ragen", *(f"--import {shlex.quote(name)}" for name in needed)])
 
 
 def task_environment(threads: int, hides_gpus: bool = False) -> dict[str, str]:

@@ -33,7 +33,7 @@ _EXACT_DIGITS: Final = 9
 """Digits behind the point of which a mean is sure."""
 _NARROWEST: Final = 24
 """Characters of the narrowest column of sentences."""
-_BREAK: Final = re.compile(r" (?=[\[(][-+\d]|against )")
+_BREAK: Final = re.compile(r" (?=[\[(][-+\d]|\([a-z]+ \d|against )")
 """Places where a number may be cut into lines: before its interval, and before what it is compared with."""
 _INTERVAL: Final = re.compile(r"[ \n]\[[^]]*\]")
 """An interval beside or below its number."""
@@ -57,13 +57,11 @@ class Grid(NamedTuple):
     tight: bool = False
     """Whether columns have less space between them."""
 
-    def without(self, name: str) -> "Grid":
-        """Return the table without a column."""
-        place = self.header.index(name)
-        rows = [[*row[:place], *row[place + 1 :]] for row in [self.header, *self.rows]]
-        hideable = tuple(other for other in self.hideable if other != name)
-        left = self.left - (place < self.left)
-        return self._replace(header=rows[0], rows=rows[1:], left=left, hideable=hideable)
+    def without(self, *names: str) -> "Grid":
+        """Return the table without some columns."""
+        kept = [place for place, name in enumerate(self.header) if name not in names]
+        header, *rows = ([row[place] for place in kept] for row in [self.header, *self.rows])
+        return self._replace(header=header, rows=rows, left=sum(place < self.left for place in kept))
 
     def squeezed(self) -> "Grid":
         """Return the table with no more of each sentence than fits the narrowest column for it."""
@@ -130,6 +128,9 @@ def _print_rich(table: "Table", wide: bool) -> None:
             print()
         notes = [printable(note) for note in table.notes] if number == len(table.grids) else []
         _print_grid(grid.escaped(), printable(title), notes, wide)
+    if not table.grids:
+        for note in table.notes:
+            print(f"note: {printable(note)}")
 
 
 def _print_grid(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> None:
@@ -137,10 +138,10 @@ def _print_grid(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> Non
     hidden = []
     narrow = console.is_terminal and not wide and _least_width(console, grid) > console.width
     grid = grid._replace(tight=narrow)
-    for name in grid.hideable if narrow else ():
-        if _least_width(console, grid) > console.width:
-            grid = grid.without(name)
-            hidden.append(name.replace("\n", " "))
+    if narrow:
+        left_out = _columns_to_hide(console, grid)
+        grid = grid.without(*left_out)
+        hidden = [name.replace("\n", " ") for name in left_out]
     if narrow and _least_width(console, grid) > console.width:
         grid = grid.substituted(_BREAK, "\n")
         if grid.intervals_hideable and _least_width(console, grid) > console.width:
@@ -157,6 +158,19 @@ def _print_grid(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> Non
     console.width = width
     for note in notes:
         console.print(note if note.startswith("warning: ") else f"note: {note}")
+
+
+def _columns_to_hide(console: Console, grid: Grid) -> list[str]:
+    """Return the hideable columns, the first ones first, without which a table fits."""
+    hidden: list[str] = []
+    for name in grid.hideable:
+        if _least_width(console, grid.without(*hidden)) > console.width:
+            hidden.append(name)
+    for name in reversed(hidden):
+        fewer = [other for other in hidden if other != name]
+        if _least_width(console, grid.without(*fewer)) <= console.width:
+            hidden = fewer
+    return hidden
 
 
 def _least_width(console: Console, grid: Grid) -> int:
@@ -269,7 +283,9 @@ def score_grid(data: "pd.DataFrame") -> Grid:
     return Grid(list(columns), rows, left=2, hideable=_HIDEABLE)
 
 
-_HIDEABLE: Final = ("s per\nepisode", "tokens", "turns", "effective\n%", "return", "n")
+_HIDEABLE: Final = (
+    "s per\nepisode", "tokens", "turns", "effective\n%", "return", "n", "pass^k\n%", "pass@k\n%",
+)  # fmt: skip
 _EXACT: Final = {"random": ("random (exact)", 0.0), "optimal": ("optimum (exact)", 100.0)}
 """Names and scores of the rows of exact expectations."""
 

@@ -1,5 +1,6 @@
 """Compare two agents on the instances that both have played."""
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,7 @@ from ragen_bench.stats.intervals import bounds_of_several
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.errors import RagenError
+from ragen_envs.registration import creator_of, game_of
 
 __all__ = ["Side", "compare_sides", "read_side"]
 
@@ -76,10 +78,20 @@ def _differing(a: Run, b: Run, task: str) -> str:
     ours, theirs = (run.config.suite.tasks[task] for run in (a, b))
     if ours.env != theirs.env:
         return f"env is {ours.env} in {a.folder} and {theirs.env} in {b.folder}"
-    spec = gym.registry.get(ours.env)
-    defaults = {**asdict(ConversationSettings()), **(spec.kwargs if spec else {})}
-    first, second = ({**defaults, **task.settings} for task in (ours, theirs))
+    first, second = ({**_defaults(ours.env), **task.settings} for task in (ours, theirs))
     return "; ".join(_differences(first, second, a.folder, b.folder))
+
+
+def _defaults(env: str) -> dict[str, Any]:
+    """Return the settings of a text id: of the conversation, of the game, and of both ids."""
+    settings = asdict(ConversationSettings())
+    text = gym.registry.get(env)
+    if text is None:  # of a package that is not imported
+        return settings
+    game = gym.registry.get(game_of(env) or env, text)
+    parameters = inspect.signature(creator_of(game) or dict).parameters.values()
+    own = {each.name: each.default for each in parameters if each.default is not each.empty}
+    return {**settings, **own, **game.kwargs, **text.kwargs}
 
 
 def _differences(

@@ -101,11 +101,11 @@ def sweep_grids(data: pd.DataFrame, sweep: Sweep) -> dict[str, Grid]:
     columns: dict[str, Cells] = {
         "game": "game", "agent": "agent", "point": "point", "success %\n[95% CI]": percent_cells("success"),
         "random\n%": percents("random_success"), "optimum\n%": percents("optimal_success"),
-        "score": numbers("score", 1), "against reference\n[95% CI] pp": change,
+        "score": numbers("score", 1), "against\nreference\n[95% CI] pp": change,
         "p Holm": lambda row: "" if np.isnan(row["p_holm"]) else f"{row['p_holm']:.3g}",
         "turns": numbers("turns"), "executed\n%": percents("executed"), "valid\n%": percents("valid"),
     }  # fmt: skip
-    hideable = ("valid\n%", "executed\n%", "turns", "score")
+    hideable = ("valid\n%", "executed\n%", "turns", "score", "optimum\n%", "random\n%")
     return {
         f"{sweep.name} {sweep.version}, {axis}: {sweep.axes[str(axis)].label}": grid_of(
             part, columns, left=3, hideable=hideable

@@ -92,6 +92,12 @@ class Sweep(StrictModel):
         given = [each for point in points for each in (point.settings, *point.games.values())]
         return frozenset(name for settings in given for name in settings)
 
+    @property
+    def draws_levels(self) -> bool:
+        """Whether there are points on levels that are drawn now."""
+        points = [point for axis in self.axes.values() for point in axis.points.values()]
+        return any(point.drawn for point in (*points, *([self.standard] if self.standard else [])))
+
     def places(self, tasks: Sequence[str]) -> list[Place]:
         """Return the points of all axes that are among the tasks of a suite, references first."""
         games = dict.fromkeys(task.partition(".")[0] for task in tasks)
@@ -120,8 +126,9 @@ class Sweep(StrictModel):
             for name, axis in self.axes.items():
                 points |= {f"{name}.{point}": each for point, each in axis.points.items()}
             for place, point in points.items():
-                if not point.games or game in point.games:
-                    settings = {**point.settings, **point.games.get(game, {})}
+                own = {text_id_of(name): changes for name, changes in point.games.items()}
+                if not own or env in own:
+                    settings = {**point.settings, **own.get(env, {})}
                     if point.drawn:
                         settings["levels"] = draw_levels(env, settings, point.split, count, level_seed)
                     split = None if point.split == TEST else point.split

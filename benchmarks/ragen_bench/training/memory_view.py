@@ -41,10 +41,9 @@ def print_memory_plan(config: TrainConfig, memory_gib: float | None, devices: in
     plan = planner(fitted_config)
     data = pd.DataFrame(plan.phases).fillna(0)
     what = f"{devices} GPUs of" if devices > 1 else "a GPU of" if device.is_cuda else "a CPU with"
-    title = (
-        f"{config.model} ({sizes.shape.parameters / 1e6:,.0f} M weights) on {what} "
-        f"{device.memory / GIB:.1f} GiB"
-    )
+    million = sizes.shape.parameters / 1e6
+    weights = f"{million:,.0f} M" if million >= 1 else f"{million:.2f} M"
+    title = f"{config.model} ({weights} weights) on {what} {device.memory / GIB:.1f} GiB"
     refused = refusal(config, planner)
     notes = [*_lengths(config, sizes), *([] if refused else _micro_batches(config, fitted_config))]
     print_table(Table.of(data, {title: memory_grid(plan)}, notes), Format.TABLE)

@@ -13,7 +13,7 @@ from ragen_agents.starpo.run.checkpoint import latest
 from ragen_agents.starpo.run.run_directory import load_train_config
 from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
 from ragen_bench.config.agents import model_path
-from ragen_bench.config.extensions import imported_extensions
+from ragen_bench.config.extensions import ragen_for
 from ragen_bench.config.game_names import short_names
 from ragen_bench.config.own_levels import own_level_count
 from ragen_bench.config.suites import SamplingSettings
@@ -66,11 +66,8 @@ def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -
     if isinstance(config, TrainConfig):
         options += _sampling_options(config)
     game = f"--game {short_name(config.game)}"
-    # The suite's own games need no import.
-    imports = [] if config.game.startswith("ragen/") else imported_extensions()
-    before = [f"--import {shlex.quote(name)}" for name in imports]
     agent = f"--agent {shlex.quote(model_path(str(model)))}"
-    yield " ".join(("score: ragen", *before, "bench", agent, game, *options))
+    yield " ".join((f"score: {ragen_for([config.game])} bench", agent, game, *options))
 
 
 def _sampling_options(config: TrainConfig) -> Iterator[str]:

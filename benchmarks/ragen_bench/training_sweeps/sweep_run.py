@@ -26,7 +26,7 @@ from ragen_bench.training_sweeps.state import Cost, TaskState, read_states
 from ragen_bench.training_sweeps.sweep_config import Sweep
 from ragen_bench.training_sweeps.task_process import LocalProcess, run_process
 from ragen_bench.training_sweeps.tasks import CONTROLS_ROW, Choice, SweepTask, cells_of, plan
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, install_hint
 
 Backend = Literal["local", "ray"]
 
@@ -112,8 +112,8 @@ class SweepRun:
             and find_spec("vllm") is None
         ):
             raise RagenError(
-                "the paper's scale generates replies with vLLM, which is not installed: pip install "
-                "'ragen-suite[vllm]'; --dry-run shows what the runs cost"
+                f"the paper's scale generates replies with vLLM: {install_hint('vllm')}; --dry-run shows "
+                "what the runs cost"
             )
         workers, start = self._starter()
         with SweepView(self.root, states) as view:
