@@ -30,22 +30,21 @@ if importlib.util.find_spec("typer") and importlib.util.find_spec("httpcore2"):
 
 SLOW_FILES = frozenset(
     """
-    test_adapters test_added_seeds test_attempts test_blank test_broken_extensions
+    test_adapters test_added_seeds test_attempts test_blank test_broken_extensions test_chat
     test_checkout test_claims test_cli test_clusters test_collect test_compare test_credit
     test_documentation_site test_documented_commands test_endpoint test_endpoint_budgets
-    test_extending test_faults test_gpu_check test_gradient_probe test_gradients
-    test_hostile_agents test_hostile_models test_interruption test_intervention
+    test_endpoint_endings test_extending test_faults test_gpu_check test_gradient_probe
+    test_gradients test_hostile_agents test_hostile_models test_interruption test_intervention
     test_kept_results test_keys test_leaderboard test_learning test_match test_match_notes
     test_memory_plan test_memory_plan_command test_missing_packages test_model_files
     test_old_logprobs test_old_versions test_optimizers test_out_of_memory test_packaging
-    test_premises test_published_methods test_recipes test_registered_parts
-    test_reproduction test_resuming test_rows test_running_loop test_served_model
-    test_sft test_shared_sweeps test_shop_browser test_site
-    test_standings test_starter test_submit test_sweep_devices test_sweeps test_thoughts
-    test_train_sweeps test_trainer_parts test_training test_training_inputs
-    test_training_report test_transformers_policy test_tutorials
-    test_update_memory test_verify test_view test_view_transcripts test_vllm_in_process
-    test_word_suite
+    test_power test_premises test_published_methods test_recipes test_registered_parts
+    test_reproduction test_resuming test_rows test_running_loop test_served_model test_sft
+    test_shared_sweeps test_shop_browser test_site test_standings test_starter test_statistics
+    test_submit test_sweep_devices test_sweeps test_thoughts test_train_sweeps
+    test_trainer_parts test_training test_training_inputs test_training_report
+    test_transformers_policy test_tutorials test_update_memory test_verify test_view
+    test_view_transcripts test_vllm_in_process test_word_suite
     """.split()
 )
 """Files whose tests train, start processes or read many results; ``make test-fast`` leaves them out."""

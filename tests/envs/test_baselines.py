@@ -100,6 +100,7 @@ def test_solved_levels_are_worth_their_success():
     assert (env.random_baseline(10).success, env.max_return(10)) == (1.0, 0.0)
 
 
+@pytest.mark.slow
 def test_too_many_states_are_no_baseline():
     env = SokobanEnv(size=16, boxes=6)
     env.reset(seed=0)
