@@ -103,11 +103,12 @@ def test_everyone_meets_everyone_on_every_seat_and_the_same_levels(played):
             assert len(there) == 1
 
 
-def test_a_task_may_have_a_split_of_its_own(tmp_path):
+def test_a_task_may_have_a_split_of_its_own(tmp_path, capsys):
     path, out = tmp_path / "split.yaml", tmp_path / "run"
     task = {**TASKS["FrozenLakeRace"], "split": "train"}
     path.write_text(yaml.safe_dump({"name": "split", "version": 1, "tasks": {"Race": task}}))
     assert main(words(path, out, agents=["random"], games=["Race"], episodes=1)) == 0
+    assert "Race · 1 lineup: 1 matches, 1 new" in capsys.readouterr().err
     assert {match["instance"]["split"] for match in read(out)} == {"train"}
     assert main(["verify", str(out)]) == 0
 

@@ -81,9 +81,9 @@ class RunProgress(TerminalBar):
         self._bar.update(self._row, total=total, completed=done)
         return self
 
-    def start(self, agent: str, task: str, done: int, total: int) -> None:
+    def start(self, agent: str, task: str, done: int, total: int, unit: str = "episodes") -> None:
         """Begin a task."""
-        self._name = f"{task} · {agent}"
+        self._name, self._unit = f"{task} · {agent}", unit
         self._total, self._played, self._left = total, 0, total - done
         self._started = time.perf_counter()
         width = self._console.width - _NUMBERS_WIDTH
@@ -104,7 +104,7 @@ class RunProgress(TerminalBar):
         seconds = time.perf_counter() - self._started
         rate = self._played / seconds if seconds > 0 else 0.0
         print(
-            f"{self._name}: {self._total} episodes, {self._played} new in {seconds:.1f} s "
+            f"{self._name}: {self._total} {self._unit}, {self._played} new in {seconds:.1f} s "
             f"({rate:.1f}/s)",
             file=self._console.file, flush=True,
         )  # fmt: skip

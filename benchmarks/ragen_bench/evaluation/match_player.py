@@ -58,7 +58,7 @@ async def _play_task(
     lineups = config.lineups(task)
     done = sum(key.task == task for key in play.run.done)
     named = f"{len(lineups)} lineup{'s' if len(lineups) != 1 else ''}"
-    play.progress.start(named, task, done, len(lineups) * config.suite.episodes)
+    play.progress.start(named, task, done, len(lineups) * config.suite.episodes, "matches")
     try:
         for first in range(0, config.suite.episodes, CHUNK):  # some levels by each lineup, then the next ones
             levels = range(first, min(first + CHUNK, config.suite.episodes))
