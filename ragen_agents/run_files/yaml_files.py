@@ -1,6 +1,5 @@
 """YAML and pydantic with plain data only, no duplicate keys, and one-line errors."""
 
-from collections.abc import Hashable
 from typing import Any, Final, TypeVar, get_args
 
 import yaml
@@ -20,20 +19,19 @@ _UNSET: Final = object()
 class _Loader(yaml.SafeLoader):
     """Refuses duplicate keys, of which YAML would keep the last."""
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)  # before ``<<`` adds keys, which may be set again
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":  # what follows << may be set again
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
                 continue
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable):
-                continue  # refused below
+            key = self.construct_object(key_node)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"'{key}' is a duplicate key", key_node.start_mark
                 )
             seen.add(key)
-        return super().construct_mapping(node, deep)
+        return node
 
 
 class _Dumper(yaml.SafeDumper):

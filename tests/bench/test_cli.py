@@ -20,6 +20,7 @@ from ragen_bench.play.terminal import read_actions
 from rich.console import Console
 from typer.testing import CliRunner
 
+from ragen_agents.run_files.yaml_files import load_yaml
 from ragen_envs import GAMES, SUITE_VERSION, __version__
 from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
@@ -235,6 +236,11 @@ def test_a_task_may_begin_as_another(tmp_path):
     tasks = load_suite(str(path)).tasks
     assert tasks["B"].env == "ragen/SokobanText-v0"
     assert tasks["B"].settings == tasks["A"].settings == {"max_turns": 2}
+
+
+def test_what_is_set_again_in_an_anchor_is_no_duplicate():
+    text = "a: &a {k: 0}\nX: {s: {t: &s {<<: *a, k: 1}}}\nY: {<<: *s, k: 2}\n"
+    assert load_yaml(text, "it")["Y"] == {"k": 2}
 
 
 # --- what is wrong with a directory --------------------------------------------------------------

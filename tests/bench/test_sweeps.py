@@ -271,7 +271,7 @@ def test_a_sweep_file_is_checked(tmp_path):
 def test_levels_that_are_drawn_today_name_their_seed(caplog):
     with caplog.at_level("INFO"):
         run = rb.sweep("freshness", "random", games="Sokoban", episodes=2)
-    (seed,) = re.findall(r"level seed (\d+), which resumes", caplog.text)
+    (seed,) = re.findall(r"level seed (\d+); pass it", caplog.text)
     again = rb.sweep("freshness", "random", games="Sokoban", episodes=2, level_seed=int(seed), out=run.folder)
     assert again.records == run.records
 

@@ -146,7 +146,7 @@ def sweep(
         raise RagenError(f"'{fixed[0]}' differs between the points of the sweep '{definition.name}'")
     if definition.draws_levels and level_seed is None:
         level_seed = int(f"{datetime.now(UTC):%Y%m%d}")
-        _LOG.info("levels are drawn with the level seed %d, which resumes the run on other days", level_seed)
+        _LOG.info("levels drawn with level seed %d; pass it to resume the run on another day", level_seed)
     elif level_seed is not None and not definition.draws_levels:
         raise RagenError(f"level_seed is {level_seed}, but the sweep '{definition.name}' draws no levels")
     seed = level_seed or 0
