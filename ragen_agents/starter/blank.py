@@ -23,6 +23,7 @@ from transformers import (
     Qwen2ForCausalLM,
     set_seed,
 )
+from transformers.utils import logging as transformers_logging
 
 from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.run_files.files import new_folder
@@ -97,6 +98,7 @@ def write_blank(config: BlankConfig, out: Path) -> None:
     width = config.hidden_size
     model = new_model(tokenizer, width, config.layers, intermediate=2 * width)
     model.config.max_position_embeddings = CONTEXT
+    transformers_logging.disable_progress_bar()
     with new_folder(out) as work:
         as_llama(model).save_pretrained(work)
         save_tokenizer(tokenizer, work)

@@ -121,7 +121,7 @@ def test_stored_results_began_with_shipped_weights():
     began = {
         (train["model"], train["weights"])
         for file in results.glob("*.jsonl")
-        for train in (json.loads(line)["task"]["train"] for line in file.open(encoding="utf-8"))
+        for train in (json.loads(line)["task"]["train"] for line in file.read_text("utf-8").splitlines())
     }
     assert began
     assert began <= {(name, weights_digest(folder)) for name, folder in STARTERS.items()}

@@ -520,6 +520,7 @@ def test_what_needs_no_torch_works_without_it(tmp_path):
         ("bench --game So", {"Sokoban", "SokobanLarge", "SokobanNewVocab"}),
         ("bench --agent o", {"oracle", "openai:"}),
         ("match --agent ran", {"random"}),
+        ("match --game so", {"sokoban_coop"}),
         ("train froz", {"frozenlake", "frozenlakedeterministic"}),
         ("play cu", {"cube"}),
     ],

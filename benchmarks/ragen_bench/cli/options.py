@@ -75,12 +75,14 @@ _MODELS: Final = (
 )  # fmt: skip
 
 
-def complete_game(incomplete: str) -> list[str]:
+def complete_game(context: typer.Context, incomplete: str) -> list[str]:
     """Return the games whose short name begins like this, in lower case if it does so only there."""
     from ragen_bench.config.game_names import short_names
+    from ragen_envs.multi_agent import MULTI_AGENT_GAMES
     from ragen_envs.registration import text_ids
 
-    return _beginning(incomplete, short_names(text_ids()))
+    matches = [listed.text_id for listed in MULTI_AGENT_GAMES]
+    return _beginning(incomplete, short_names(matches if context.command.name == "match" else text_ids()))
 
 
 def complete_agent(incomplete: str) -> list[str]:
