@@ -289,7 +289,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _wrong_action(self, actions: NDArray[np.int64], i: int) -> RagenError:
         last = self.single.action_space.n - 1
-        return RagenError(f"action {i} is {actions[i]}, but must be from 0 to {last}")
+        return RagenError(f"the action of env {i} is {actions[i]}, but must be from 0 to {last}")
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what is made anew."""
@@ -378,11 +378,18 @@ def _read_options(options: dict[str, Any] | None, splits: _Ints) -> tuple[_Ints,
         splits = np.full(count, SPLITS.index(read_split(given["split"])), np.int64)
     ids = np.arange(count)
     if "reset_mask" in given:
-        ids = np.arange(count)[np.asarray(given["reset_mask"], bool)]
+        ids = np.flatnonzero(_read_mask(given["reset_mask"], count))
     noise = _read_integers("noise", given.get("noise", 0), count)[ids]
     index = given.get("index")
     indices = None if index is None else _read_integers("index", index, count)[ids]
     return ids, splits[ids], noise, indices
+
+
+def _read_mask(value: Any, count: int) -> NDArray[np.bool_]:
+    mask = np.asarray(value)
+    if mask.dtype != np.bool_ or mask.shape != (count,):
+        raise InstanceError(f"reset_mask is {value!r:.80}, but must be an array of {count} bools")
+    return mask
 
 
 def _read_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:
@@ -412,8 +419,9 @@ def _read_actions(actions: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
 
 def _read_integers(name: str, value: Any, count: int) -> NDArray[np.int64]:
     array = np.asarray(value)
-    if array.dtype.kind not in "iu" or array.shape not in ((), (count,)) or (array < 0).any():
+    is_integer = array.dtype.kind in "iu" and array.shape in ((), (count,))
+    if not is_integer or (array < 0).any() or (array > np.iinfo(np.int64).max).any():
         raise InstanceError(
-            f"{name} is {value!r}, but must be an integer >= 0 or an array of {count} of them"
+            f"{name} is {value!r}, but must be an integer from 0 to 2^63 - 1 or an array of {count} of them"
         )
     return np.broadcast_to(array, count).astype(np.int64)

@@ -15,6 +15,7 @@ from ragen_envs.conversation.characters import FULL_WIDTH, INVISIBLE, usual_char
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.vocabulary import read_actions, usual_actions
 from ragen_envs.conversation.words import read_words
+from ragen_envs.errors import RagenError
 from ragen_envs.game.oracle import Action
 from ragen_envs.game.word_game import WordGameEnv
 
@@ -90,7 +91,12 @@ def parse_reply(
         truncated: Whether the model was cut off by its token limit.
         prefix: The beginning of the assistant's turn, which the reply continues: ``THINK_PREFIX`` or "".
         penalise_soft: Whether soft defects count as defects.
+
+    Raises:
+        RagenError: The reply is not a string.
     """
+    if not isinstance(reply, str):
+        raise RagenError(f"the reply is {reply!r:.80}, but must be a string")
     turn = whole_turn(reply, prefix)
     written = len(turn) - len(reply)  # characters of the turn that were written before the reply
     plain = None

@@ -206,7 +206,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             return self._ask("turn_value", lambda: game.turn_value(self._allowed(parsed), self.budget))
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
-        self.check(reply)
+        self._check_running()
         settings = self.settings
         most = min(settings.actions_per_turn, self._actions_left)
         names = self.names if self._word_game is None else self._word_game
@@ -223,19 +223,16 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Return why an action is illegal, or "" where that would tell the effects of unplayed actions."""
         return parsed.reason if self._allowed(parsed) or not parsed.actions else ""
 
-    def check(self, reply: str) -> None:
+    def _check_running(self) -> None:
         """Check that a reply can be played now.
 
         Raises:
             ResetNeededError: The episode has not begun or has ended.
-            RagenError: The reply is not a string.
         """
         if not self.names:
             raise ResetNeededError("call reset() before the first reply")
         if self.end is not None:
             raise ResetNeededError(f"the episode has ended ({self.end}); call reset() first")
-        if not isinstance(reply, str):
-            raise RagenError(f"the reply is {reply!r:.80}, but must be a string")
 
     def _run(self, actions: tuple[Action, ...]) -> tuple[tuple[bool, ...], tuple[float, ...]]:
         effective: list[bool] = []

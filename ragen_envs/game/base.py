@@ -514,7 +514,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         return self.oracle(budget).expected_return
 
 
-def read_action(action: SupportsInt, names: Sequence[str]) -> int:
+def read_action(action: SupportsInt, names: Sequence[str], what: str = "action") -> int:
     """Return the action's number, or raise `RagenError` if the game has no such action."""
     if type(action) is int and 0 <= action < len(names):
         return action
@@ -524,5 +524,5 @@ def read_action(action: SupportsInt, names: Sequence[str]) -> int:
         number = -1
     if not 0 <= number < len(names):
         choices = ", ".join(f"{i} ({name})" for i, name in enumerate(names))
-        raise RagenError(f"action is {action!r}, but must be one of {choices}")
+        raise RagenError(f"{what} is {action!r}, but must be one of {choices}")
     return number

@@ -143,7 +143,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         playing = self.agents
         chosen = [len(self.names) - 1] * self.players
         for agent in playing:
-            chosen[self.seat_of(agent)] = read_action(actions[agent], self.names)
+            chosen[self.seat_of(agent)] = read_action(actions[agent], self.names, f"the action of {agent}")
         rewards, out = self.play(chosen)
         self.rounds += 1
         late = self.rounds >= self.limit

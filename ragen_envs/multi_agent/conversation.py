@@ -20,7 +20,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
 
     An observation is a dictionary of the game's own ``observation`` and of ``text``: the whole first
     prompt after ``reset``, then the seat's next user message. An action is any string in the form that
-    the prompt asks for; one in another form costs ``format_penalty`` and does what could be read of it,
+    the prompt asks for; one with a defect costs ``format_penalty`` and does what could be read of it,
     or nothing. Infos have the game's keys and ``action_is_valid``, ``defects``, ``soft_defects`` and
     ``executed``.
     """

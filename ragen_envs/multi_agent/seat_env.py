@@ -8,6 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
+from ragen_envs.game.arguments import read_count
+
 Opponent = Callable[[Any, Any, np.random.Generator], Any]
 """Returns an action, given an observation, the mask of the legal actions or None, and random numbers."""
 
@@ -22,10 +24,15 @@ class SeatEnv(gym.Env[Any, Any]):
         game: The game, not one of the suite's.
         seat: Place of the player among ``game.possible_agents``, from 0.
         opponent: Chooses the actions of all others; a random legal one if left out.
+
+    Raises:
+        RagenError: The game has no such seat.
     """
 
     def __init__(self, game: AECEnv[str, Any, Any], seat: int = 0, opponent: Opponent | None = None) -> None:
-        self.game, self.agent, self._opponent = game, game.possible_agents[seat], opponent
+        agents = game.possible_agents
+        self.agent = agents[read_count("seat", seat, 0, len(agents) - 1)]
+        self.game, self._opponent = game, opponent
         self.metadata = dict(game.metadata)
         self.render_mode = getattr(game, "render_mode", None)
         self.action_space = game.action_space(self.agent)
@@ -44,8 +51,10 @@ class SeatEnv(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Play an action, and the others' to the seat's next turn or to the end."""
-        observation, _, _, _, info = self.game.last()
+        observation, reward, terminated, truncated, info = self.game.last()
         seen, mask = self._split(observation)
+        if terminated or truncated:  # others have ended the game before the seat's first turn
+            return seen, float(reward), terminated, truncated, info
         if mask is not None and not mask[action]:
             return seen, 0.0, False, False, info
         self.game.step(action)

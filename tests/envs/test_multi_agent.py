@@ -279,7 +279,7 @@ def test_wrong_calls_are_named_and_change_nothing(env_id):
     before = [env.observe(0), env.rounds]
     with pytest.raises(KeyError, match="player_1"):
         env.step({"player_0": 0})
-    with pytest.raises(RagenError, match="action is 99"):
+    with pytest.raises(RagenError, match="action of player_1 is 99"):
         env.step({**dict.fromkeys(env.agents, 0), "player_1": 99})
     assert_same([env.observe(0), env.rounds], before)
 

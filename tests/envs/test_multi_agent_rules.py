@@ -10,11 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError, RagenError, SolverLimitError
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, slipped, ways
 from ragen_envs.games.frozen_lake.dynamics import step as walk_alone
 from ragen_envs.games.sokoban import solve
 from ragen_envs.games.sokoban.dynamics import BOX, FLOOR, PLAYER, TARGET
+from ragen_envs.multi_agent.base import SeatView
 from ragen_envs.multi_agent.games import bandit_market
 from ragen_envs.multi_agent.games.frozen_lake_race import FrozenLakeRaceEnv, oracle
 from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import (
@@ -101,6 +102,23 @@ def test_coop_with_one_player_is_sokoban():
     assert terminated
 
 
+def test_coop_with_a_spare_box_is_solved_when_every_target_has_one():
+    rows = ["#######", "#PXO__#", "#X____#", "#######"]
+    single = gym.make("ragen/Sokoban-v0", level=rows)
+    single.reset(seed=0)
+    team = SokobanCoopEnv(level="/".join(rows).replace("P", "_") + " 1:1")
+    team.reset(seed=0)
+    assert team.oracle(0).value == 1.0
+    board, reward, *_ = single.step(3)
+    seen, rewards, out, _, infos = team.step({"player_0": team.oracle(0).action})
+    assert np.array_equal(seen["player_0"], board)
+    assert (rewards["player_0"], out["player_0"]) == (pytest.approx(reward), True)
+    assert (infos["player_0"]["success"], infos["player_0"]["boxes_on_target"]) == (True, 1)
+    rules = team.text.rules(SeatView(team, 0))
+    assert "Push a box onto every target, and leave the other boxes" in rules
+    assert "when every target has a box" in rules
+
+
 def test_one_player_has_as_many_rounds_as_it_needs():
     env = SokobanCoopEnv(players=1)
     env.reset(seed=1)
@@ -112,6 +130,16 @@ def test_one_player_has_as_many_rounds_as_it_needs():
 
 def test_a_level_that_nobody_can_solve_alone_has_24_rounds():
     env = SokobanCoopEnv(level="######/#X___#/#___O#/#____#/###### 2:2 3:3")
+    env.reset(seed=0)
+    assert env.limit == 24
+
+
+def test_a_level_too_large_to_be_searched_alone_has_24_rounds(monkeypatch):
+    def give_up(*_, **__):
+        raise SolverLimitError("max_states is 2097152, too few to decide this 13x13 board")
+
+    monkeypatch.setattr("ragen_envs.multi_agent.games.sokoban_coop.oracle.solve", give_up)
+    env = SokobanCoopEnv(level="######/#____#/#_XO_#/#____#/###### 2:1 1:3")
     env.reset(seed=0)
     assert env.limit == 24
 

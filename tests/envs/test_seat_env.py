@@ -10,6 +10,7 @@ from pettingzoo.utils import AgentSelector
 from replies import say
 
 from ragen_envs.conversation import make
+from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent.seat_env import SeatEnv
 
 
@@ -98,3 +99,25 @@ def test_a_seat_is_played_as_a_conversation_against_random_moves():
                 env.step(say("one"))
         outcomes.add(env.success)
     assert outcomes == {True, False}
+
+
+class ShortNim(Nim):
+    def reset(self, seed=None, options=None):
+        super().reset(seed, options)
+        self.sticks = 2
+
+
+def test_a_game_that_ends_before_the_first_turn_ends_with_the_first_step():
+    env = SeatEnv(ShortNim(), 1, best)
+    env.reset(seed=0)
+    assert env.step(0) == (0, -1.0, True, False, {})
+    talk = make(env, actions=["one", "two", "three"], success=1, max_turns=9)
+    talk.reset(seed=0)
+    _, reward, terminated, _, _ = talk.step(say("one"))
+    assert (reward, terminated, talk.success) == (-1.0, True, False)
+
+
+@pytest.mark.parametrize("seat", [-1, 2])
+def test_a_seat_that_the_game_does_not_have_is_refused(seat):
+    with pytest.raises(RagenError, match=r"seat is .* from 0 to 1"):
+        SeatEnv(Nim(), seat)

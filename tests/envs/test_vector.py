@@ -349,6 +349,20 @@ def test_disabled_autoreset_asks_for_a_reset():
         envs.step(np.zeros(3, np.int64))
 
 
+@pytest.mark.parametrize("mask", [[True], True, None, [0, 1], [[True], [False]]])
+def test_a_mask_that_is_no_bool_for_each_env_is_refused(mask):
+    envs = gym.make_vec(SOKOBAN, num_envs=2)
+    with pytest.raises(RagenError, match=r"reset_mask is .* must be an array of 2 bools"):
+        envs.reset(options={"reset_mask": mask})
+
+
+@pytest.mark.parametrize("noise", [-1, 2**63, 2**64 + 5, [1, 2, 3]])
+def test_noise_that_fits_no_int64_for_each_env_is_refused(noise):
+    envs = gym.make_vec(SOKOBAN, num_envs=2)
+    with pytest.raises(RagenError, match=r"noise is .* from 0 to 2\^63 - 1 or an array of 2"):
+        envs.reset(options={"noise": noise})
+
+
 def test_step_before_reset():
     envs = gym.make_vec(SOKOBAN, num_envs=2)
     with pytest.raises(gym.error.ResetNeeded):

@@ -51,9 +51,9 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     `success` (bool): every face shows a single color. `action_is_effective` (bool): a layer was turned.
 
     ## Arguments
-    `scramble`: number of quarter turns that scramble the cube, from 1 to 100. With the default of
-    8, the 10 actions of a conversation leave room for one wrong turn. `level`: a fixed cube, given
-    as six faces of four letters from `WOGRBY`.
+    `scramble`: number of quarter turns that scramble the cube, from 1 to 100; with fewer than 4, some
+    splits have no level. With the default of 8, the 10 actions of a conversation leave room for one wrong
+    turn. `level`: a fixed cube, given as six faces of four letters from `WOGRBY`.
 
     ## Version History
     * v0: Initial version.

@@ -1,4 +1,4 @@
-"""Mastermind in words: symbols, rules, the guesses so far, and the text form of levels."""
+"""Mastermind in words: rules, the guesses so far, and the text form of levels."""
 
 from collections.abc import Sequence
 from typing import Any

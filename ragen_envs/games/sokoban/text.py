@@ -47,6 +47,8 @@ CELL_NAMES: Final = (
 STANDARD: Final = dict(zip(CELL_NAMES, "#_O√XPS", strict=True))
 NEW_VOCAB: Final = dict(zip(CELL_NAMES, "W.GCBA@", strict=True))
 
+UNLISTED: Final = "The border is wall and not listed; other cells not listed are empty."
+
 PIECES: Final = {
     "player": (PLAYER, PLAYER_ON_TARGET),
     "box": (BOX, BOX_ON_TARGET),
@@ -69,14 +71,12 @@ class SokobanText(BoardText):
     cell_names = CELL_NAMES
 
     def rules(self, env: Any) -> str:
-        goal, when = "Push every box onto a target", "every box is on a target"
-        if env.boxes > env.targets:
-            goal, when = ("Push a box onto every target, and leave the other boxes", "every target has a box")
+        goal, solved = goal_of(env.boxes, env.targets)
         return (
             f"You are playing Sokoban. {goal}; then the game ends. Each action "
             "moves you one cell. Moving into a box pushes it if the cell behind it is free (no wall "
             "or box); you cannot pull boxes. A blocked move changes nothing but still counts as an action. "
-            f"{rewards_text(reward_terms(env.reward, 'action', when))}"
+            f"{rewards_text(reward_terms(env.reward, 'action', solved))}"
         )
 
     def cells(self, env: Any) -> tuple[bytes, int]:
@@ -84,12 +84,9 @@ class SokobanText(BoardText):
 
     def coordinates(self, env: Any) -> str:
         cells, height, width = env.cells, env.height, env.width
-        inner = [row * width + column for row in range(1, height - 1) for column in range(1, width - 1)]
         places = {name: cells_with(cells, *codes) for name, codes in PIECES.items()}
-        places["wall"] = [i for i in inner if cells[i] == WALL]
-        return places_text(
-            places, height, width, "The border is wall and not listed; other cells not listed are empty."
-        )
+        places["wall"] = inner_walls(cells, height, width)
+        return places_text(places, height, width, UNLISTED)
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
         """State where things are, then where each move leads; the moves are counted down."""
@@ -148,9 +145,20 @@ def _outcome(player: Cell | None, box: Cell | None) -> str:
     return f"to {listed([player])}" + (f", box to {listed([box])}" if box else "")
 
 
-def reward_terms(
-    reward: Reward, unit: str, solved: str = "every box is on a target"
-) -> list[tuple[float, str]]:
+def goal_of(boxes: int, targets: int) -> tuple[str, str]:
+    """Return what to do on a level, and when it is solved."""
+    if boxes > targets:
+        return "Push a box onto every target, and leave the other boxes", "every target has a box"
+    return "Push every box onto a target", "every box is on a target"
+
+
+def inner_walls(cells: bytes | bytearray, height: int, width: int) -> list[int]:
+    """Return the indices of walls, without those of the border."""
+    inner = [row * width + column for row in range(1, height - 1) for column in range(1, width - 1)]
+    return [i for i in inner if cells[i] == WALL]
+
+
+def reward_terms(reward: Reward, unit: str, solved: str) -> list[tuple[float, str]]:
     """Return each amount that is paid, with what it is paid for.
 
     Args:

@@ -18,9 +18,9 @@ def play_round(
 ) -> tuple[list[bool], int, float]:
     """Play one action of every mover, in the order of the seats, on the board that the last one left.
 
-    A mover can neither walk into nor push another one. Once every box is on a target the round is over, and
+    A mover can neither walk into nor push another one. Once the level is solved the round is over, and
     the movers that come later do not move. The board and the movers' indices are changed in place. ``left``
-    counts boxes that are not on a target. Return whether each mover moved, the boxes left, and the reward of
+    counts targets without a box. Return whether each mover moved, the targets left, and the reward of
     the round, which all share.
     """
     moved = [False] * len(movers)

@@ -11,6 +11,7 @@ from ragen_envs.game.oracle import Advice
 from ragen_envs.games.sokoban.dynamics import BOX, BOX_ON_TARGET
 from ragen_envs.games.sokoban.image import TILES
 from ragen_envs.games.sokoban.level_key import level_key
+from ragen_envs.games.sokoban.text import open_targets
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.board import MultiAgentBoardEnv
 from ragen_envs.multi_agent.games.sokoban_coop import generator, text
@@ -58,9 +59,11 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
     200,000 joint states raises `SolverLimitError`.
 
     ## Arguments
-    `size`: side of the square, from 5 to 8. `boxes`: 1 to 4, at most 3 on 5x5. `players`: 1 to 4.
-    `level`: a fixed level in the text form of `instance.level`; if nobody alone can solve it in 24 moves,
-    or a team is no faster, it has 24 rounds. `max_cycles`: number of rounds, instead of the level's.
+    `size`: side of the square, from 5 to 8. `boxes`: 1 to 4, at most 3 on 5x5. `players`: 1 to 4; with
+    four on 8x8, it can take a minute to draw a level. `level`: a fixed level in the text form of
+    `instance.level`; it has 24 rounds unless a search finds that a single player solves it in 24 moves and
+    the team faster. With more boxes than targets, it is solved when every target has a box.
+    `max_cycles`: number of rounds, instead of the level's.
 
     ## Version History
     * v0: Initial version.
@@ -130,12 +133,12 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
             board, movers = bytearray(self.board), list(self.movers)
             for number, actions in enumerate(plan):
                 self._plans[bytes(board), tuple(movers)] = plan[number:]
-                play_round(board, movers, actions, self.width, board.count(BOX))
+                play_round(board, movers, actions, self.width, open_targets(board))
         return self._plans.get(here, ())
 
     def _return_of(self, plan: Plan) -> float:
         board, movers = bytearray(self.board), list(self.movers)
-        rewards = [play_round(board, movers, actions, self.width, board.count(BOX))[2] for actions in plan]
+        rewards = [play_round(board, movers, actions, self.width, open_targets(board))[2] for actions in plan]
         return sum(rewards, 0.0)
 
     def _start_fresh(self, split: str) -> None:
@@ -150,7 +153,8 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         self._initial, self.usual_rounds = level, level.rounds
         self.board = bytearray(level.board)
         self.movers = list(level.movers)
-        self._left = self.board.count(BOX)
+        self._left = open_targets(self.board)
+        self.targets = self._left + self.board.count(BOX_ON_TARGET)
         self._plans: dict[tuple[bytes, tuple[int, ...]], Plan] = {}
 
     @property
@@ -162,7 +166,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         return [reward] * self.players, [self._left == 0] * self.players
 
     def info(self, seat: int) -> dict[str, Any]:
-        return {**super().info(seat), "boxes_on_target": self.boxes - self._left}
+        return {**super().info(seat), "boxes_on_target": self.targets - self._left}
 
     def picture(self) -> NDArray[np.uint8]:
         return self._draw_players(TILES, self.board, self.movers)

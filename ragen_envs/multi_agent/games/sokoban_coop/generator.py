@@ -22,14 +22,14 @@ MAX_STATES: Final = 5_000
 
 
 class Level(NamedTuple):
-    """A level that a team can solve in time, and nobody alone."""
+    """A board, its movers, and how long they may play."""
 
     board: bytes
     """Sokoban's cell codes, (h*w,), with a player on every mover's cell."""
     movers: tuple[int, ...]
     """The movers' indices, by seat."""
     rounds: int
-    """The budget: one less than the fewest moves of the best single mover."""
+    """The budget, see ``budget``; ``MAX_ALONE`` for a fixed level without one."""
 
 
 @lru_cache(maxsize=1024)
@@ -80,10 +80,10 @@ def budget(board: bytes, movers: tuple[int, ...], width: int) -> int | None:
 
     A single mover has nobody to help it, and is given as many rounds as it needs.
     """
-    alone = fewest_moves_alone(board, movers, width, MAX_ALONE)
-    if alone is None or len(movers) == 1:
-        return alone
     try:
+        alone = fewest_moves_alone(board, movers, width, MAX_ALONE)
+        if alone is None or len(movers) == 1:
+            return alone
         plan = joint_plan(board, movers, width, alone - 1, MAX_STATES)
     except SolverLimitError:
         return None

@@ -20,6 +20,7 @@ from ragen_envs.games.sokoban.dynamics import (
     offsets,
 )  # fmt: skip
 from ragen_envs.games.sokoban.oracle import solve
+from ragen_envs.games.sokoban.text import open_targets
 from ragen_envs.multi_agent.games.sokoban_coop.dynamics import ACTION_NAMES, play_round
 
 MAX_STATES: Final = 200_000
@@ -41,9 +42,10 @@ def joint_plan(
         SolverLimitError: ``max_states`` were visited and the answer is still open.
     """
     start = (board, movers)
-    if not board.count(BOX):
+    if not open_targets(board):
         return ()
     useful = _useful_cells(board, width)
+    spare = board.count(BOX) - open_targets(board)
     choices = list(product(range(len(ACTION_NAMES)), repeat=len(movers)))
     origins: dict[State, tuple[State, tuple[int, ...]]] = {start: (start, ())}
     layer = [start]
@@ -52,13 +54,13 @@ def joint_plan(
         for state in layer:
             for actions in choices:
                 reached, solved = _after(state, actions, width)
-                if reached in origins or not _can_be_solved(reached[0], useful):
+                if reached in origins or not _can_be_solved(reached[0], useful, spare):
                     continue
                 origins[reached] = (state, actions)
                 following.append(reached)
                 if solved:
                     return _trace(origins, reached)
-            # Once a state is enough: its successors are few, and checking each would cost more.
+            # Once a state: checking each of its successors, 5^movers at most, would cost more.
             if len(origins) > max_states:
                 raise SolverLimitError(
                     f"max_states is {max_states}, too few to plan for {len(movers)} movers"
@@ -81,19 +83,21 @@ def _useful_cells(board: bytes, width: int) -> frozenset[int]:
     return frozenset(useful)
 
 
-def _can_be_solved(board: bytes, useful: frozenset[int]) -> bool:
-    """Return False if a box is where it can never come to a target."""
+def _can_be_solved(board: bytes, useful: frozenset[int], spare: int) -> bool:
+    """Return False if more boxes than are spare are where they can never come to a target."""
     box = board.find(BOX)
     while box >= 0:
         if box not in useful:
-            return False
+            if not spare:
+                return False
+            spare -= 1
         box = board.find(BOX, box + 1)
     return True
 
 
 def _after(state: State, actions: tuple[int, ...], width: int) -> tuple[State, bool]:
     board, movers = bytearray(state[0]), list(state[1])
-    _, left, _ = play_round(board, movers, actions, width, board.count(BOX))
+    _, left, _ = play_round(board, movers, actions, width, open_targets(board))
     return (bytes(board), tuple(movers)), left == 0
 
 
@@ -105,10 +109,14 @@ def _trace(origins: dict[State, tuple[State, tuple[int, ...]]], state: State) ->
     return tuple(reversed(plan))
 
 
+@search_cache(maxsize=4096)
 def fewest_moves_alone(board: bytes, movers: tuple[int, ...], width: int, limit: int) -> int | None:
     """Return the fewest moves of the best single mover, the others taken away.
 
     None is returned when no one can do it alone in ``limit`` moves.
+
+    Raises:
+        SolverLimitError: The search would need too much memory to decide.
     """
     lengths = []
     for mover in movers:

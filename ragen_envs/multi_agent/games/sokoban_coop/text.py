@@ -6,9 +6,9 @@ from typing import Any, Final
 from ragen_envs.errors import InstanceError
 from ragen_envs.game.grids import cells_with, places_text, rewards_text
 from ragen_envs.game.text import Symbols
-from ragen_envs.games.sokoban.dynamics import FLOOR, PLAYER, REWARDS, TARGET, WALL
+from ragen_envs.games.sokoban.dynamics import FLOOR, PLAYER, REWARDS, TARGET
 from ragen_envs.games.sokoban.text import CELL_NAMES as SINGLE
-from ragen_envs.games.sokoban.text import PIECES, reward_terms
+from ragen_envs.games.sokoban.text import PIECES, UNLISTED, goal_of, inner_walls, reward_terms
 from ragen_envs.games.sokoban.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.games.sokoban.text import decode_level as decode_board
 from ragen_envs.games.sokoban.text import encode_level as encode_board
@@ -34,22 +34,23 @@ class SokobanCoopText(SeatBoardText):
 
     def rules(self, env: Any) -> str:
         game = env.game
+        goal, solved = goal_of(game.boxes, game.targets)
         return (
-            f"You are player_{env.seat} of {game.players} playing Sokoban together. Push every box "
-            "onto a target; then the game ends. Each turn, all players choose an action at the same "
+            f"You are player_{env.seat} of {game.players} playing Sokoban together. {goal}; then the "
+            "game ends. Each turn, all players choose an action at the same "
             "time and then move one cell each, one after the other in the order of their numbers, player_0 "
             "first. Moving into a box pushes it if the cell behind it is free (no wall, box or player); you "
             "cannot pull boxes or enter a player's cell. A blocked move changes nothing. "
             "Stay, or a reply without a valid action, leaves you where you are. All players get the "
-            f"same reward. {rewards_text(reward_terms(_REWARD, 'turn, even if nobody moves'))}"
+            f"same reward. {rewards_text(reward_terms(_REWARD, 'turn, even if nobody moves', solved))}"
         )
 
     def coordinates(self, env: Any) -> str:
         game = env.game
         places = seats_of(game.movers, env.seat)
         places |= {name: cells_with(game.board, *PIECES[name]) for name in ("box", "target")}
-        places["wall"] = cells_with(game.board, WALL)
-        return places_text(places, game.height, game.width, "Cells not listed are empty.")
+        places["wall"] = inner_walls(game.board, game.height, game.width)
+        return places_text(places, game.height, game.width, UNLISTED)
 
 
 def encode_level(board: bytes | bytearray, movers: tuple[int, ...], width: int) -> str:
