@@ -77,6 +77,11 @@ def check_model_folder(folder: Path) -> None:
         return
     if not has_weights(folder):
         raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors)")
+    check_configs(folder)
+
+
+def check_configs(folder: Path) -> None:
+    """Raise `RagenError` if the JSON files of a saved model hold something else, or impossible sizes."""
     for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
         if (folder / name).is_file():
             data = _read_object(folder / name)

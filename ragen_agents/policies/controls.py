@@ -82,8 +82,7 @@ class FirstHitPolicy(_OneByOne):
         shop = getattr(conversation, "unwrapped", None)
         if not isinstance(shop, WebShopEnv):
             raise RagenError(f"the agent '{self.name}' plays WebShop only")
-        thought = "by rule" if conversation.settings.think else None
-        return Reply(format_reply([self._action(shop)], thought))
+        return _reply(conversation, (self._action(shop),), "by rule")
 
     def _action(self, shop: WebShopEnv) -> str:
         page, instruction = shop.page, shop.goal.instruction

@@ -57,7 +57,7 @@ class CheckedThought(NamedTuple):
 
 
 def claim_shares(thoughts: Sequence[CheckedThought]) -> dict[str, float]:
-    """Return the mean of each measure over the thoughts for which it is defined."""
+    """Return the mean of each measure over the thoughts for which it is defined; "place box" is place/box."""
     measured = [thought.measures() for thought in thoughts]
     columns = {name: [m[name] for m in measured if name in m] for name in names_of(measured)}
     return {name.replace(" ", "/"): sum(values) / len(values) for name, values in columns.items()}

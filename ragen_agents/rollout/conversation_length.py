@@ -45,8 +45,7 @@ def _follow_ups(
     while env.end is None:
         valid = env.settings.invalid == "end" or rng.random() < 0.5
         if valid:
-            most = min(env.settings.actions_per_turn, env.budget.actions)
-            actions = env.random_actions(rng, int(rng.integers(1, most + 1)))
+            actions = env.random_actions(rng, int(rng.integers(1, env.budget.this_turn + 1)))
             thought = "random" if env.settings.think else None
             reply = format_reply(action_texts(env.names, actions), thought)
         else:

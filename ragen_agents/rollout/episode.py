@@ -233,7 +233,7 @@ class MatchRecord(RecordModel):
 
     @property
     def error(self) -> str | None:
-        """The first seat's error, if there is one."""
+        """The first error of a seat, if there is one."""
         return next((seat.error for seat in self.seats if seat.error is not None), None)
 
     @property

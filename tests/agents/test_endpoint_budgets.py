@@ -4,7 +4,7 @@ import json
 
 import pytest
 from endpoint_bench import GAMES, bench, words
-from endpoint_server import EndpointServer
+from endpoint_server import EndpointServer, completion, plays
 from ragen_bench.__main__ import main
 from ragen_bench.config.run_config import load_config
 
@@ -21,7 +21,7 @@ def test_a_budget_stops_a_run_that_a_larger_one_ends(server, tmp_path, capsys):
     assert len(server.bodies) in (10, 11)  # 320 tokens each; one more may be in flight
     shown = capsys.readouterr()
     assert "tokens are used; finished episodes are kept" in shown.err
-    assert "are missing" in shown.out
+    assert "missing" in shown.out
     bench(server, out, *few, "--token-limit", 3200, code=3)
     assert len(server.bodies) in (10, 11)
     bench(server, out, *few, "--cost-limit", 10, code=3)  # 0.5 each
@@ -59,6 +59,21 @@ def test_replies_are_kept_unless_that_is_refused(server, tmp_path):
         bench(server, tmp_path / name, *options, games=GAMES[:1])
         kept = (tmp_path / name / "responses.sqlite").exists()
         assert kept == (name != "none")
+
+
+def test_a_budget_below_one_episode_has_a_table_and_says_why_it_ended(server, tmp_path, capsys):
+    limits = ["--concurrency", "1", "--token-limit", 200]
+    bench(server, tmp_path / "run", *limits, "--by", "solution_length", games=GAMES[1:2], code=3)
+    assert "of 200 tokens are used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--token-limit", 0), ("--time-limit", "0"), ("--timeout", "ten")],
+)
+def test_limits_that_cannot_be_are_named_by_their_option(option, value, server, tmp_path, capsys):
+    assert main(words(server, tmp_path / "run", option, value, games=GAMES[:1])) == 2
+    assert f"error: {option} is " in capsys.readouterr().err
 
 
 def test_small_budgets_buy_each_reply_once(server, tmp_path):
@@ -103,3 +118,13 @@ def test_answers_that_are_of_no_use_and_probes_are_counted(kind, server, tmp_pat
     assert probes
     counted = sum(line["prompt_tokens"] + line["reply_tokens"] for line in usage(tmp_path / "run"))
     assert counted == 320 * (len(server.answered) + len(server.hit))
+
+
+def test_withheld_replies_do_not_end_a_run_with_a_limit(server, tmp_path):
+    def withhold(body, _):
+        begun = len(body["messages"]) > 2
+        return {**completion(""), "choices": []} if begun else completion(plays(body))
+
+    server.answer = withhold
+    expected = bench(server, tmp_path / "free", games=GAMES[1:2])
+    assert bench(server, tmp_path / "limited", "--token-limit", 10**6, games=GAMES[1:2]) == expected

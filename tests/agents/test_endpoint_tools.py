@@ -52,6 +52,17 @@ def test_arguments_may_be_an_object(tmp_path):
     assert found == expected
 
 
+def test_tokens_of_a_call_are_estimated_where_the_server_does_not_count_them(tmp_path):
+    def uncounted(body, _):
+        return {**acting(body, _), "usage": None}
+
+    with EndpointServer(uncounted) as server:
+        bench(server, tmp_path / "run", "--tools", games=("Sokoban",), episodes=2)
+    spent = [json.loads(line) for line in (tmp_path / "run" / "usage.jsonl").read_text().splitlines()]
+    least = len('act{"actions": ["Up"]}') // 4
+    assert all(line["reply_tokens"] >= least for line in spent)
+
+
 def test_a_call_without_arguments_is_an_invalid_reply(tmp_path):
     def without(body, _):
         found = calls("Up", content=[{"type": "text", "text": None}])

@@ -216,7 +216,7 @@ def test_an_unfinished_run_says_so(run, capsys):
     (run / "episodes.jsonl").write_bytes(b"".join(lines[:100]))
     (run / "episodes.sha256").unlink(missing_ok=True)
     assert main(["show", str(run)]) == 0
-    assert "140 of 240 episodes are missing" in capsys.readouterr().out
+    assert "140 of 240 episodes missing" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["show"], ["explain"], ["view", "--out", "site"]])

@@ -143,6 +143,14 @@ def test_people_see_the_sides_and_the_ties(run, tmp_path, capsys):
     assert capsys.readouterr().out.count("| Bandit |") == 2
 
 
+def test_paths_of_notes_stay_whole_on_narrow_terminals(run, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "experiments-of-the-spring" / "second-series-with-other-prompts"
+    other = shutil.copytree(run, folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["compare", f"{run}:random", f"{other}:random"]) == 0
+    assert f"{other}:random" in capsys.readouterr().out
+
+
 def test_a_run_with_one_agent_that_is_no_control_needs_no_name(run, tmp_path, capsys):
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
     _rename(copy, "noop", "hf:mine/model")
@@ -231,16 +239,23 @@ def test_other_games_settings_splits_and_levels_are_refused(run, tmp_path, capsy
     assert main(["compare", f"{run}:oracle", str(other)]) == 2
     assert "no instance in common" in capsys.readouterr().err
 
-    task = {"env": "ragen/BanditText-v0", "settings": {"think": False}}
+    task = {"env": "ragen/BanditText-v0"}
     suite = {"name": "mine", "version": 1, "episodes": 3, "tasks": {"Bandit": task}}
+    others = (
+        ({"tasks": {"Bandit": {**task, "settings": {"think": False}}}}, "think is True in"),
+        ({"split": "train"}, "split is test in"),
+        ({"tasks": {"Bandit": {**task, "split": "train"}}}, "split is test in"),
+    )
     path = tmp_path / "mine.yaml"
-    for changes, named in (({}, "different settings"), ({"split": "train"}, "different splits")):
+    for number, (changes, named) in enumerate(others):
         path.write_text(yaml.safe_dump({**suite, **changes}))
-        out = tmp_path / named
+        out = tmp_path / f"{number}"
         command = ["bench", "--suite", str(path), "--agent", "oracle", "--out", str(out)]
         assert main(command) == 0
         assert main(["compare", f"{run}:oracle", str(out)]) == 2
-        assert named in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "different settings" in said
+        assert named in said
 
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
     text = (copy / "episodes.jsonl").read_text()

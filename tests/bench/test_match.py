@@ -199,7 +199,7 @@ def test_an_interrupted_run_goes_on(suite, played, run, capsys):
     site = run.parent / "site"
     assert main(["view", str(run), "--out", str(site)]) == 0
     page = (site / "index.html").read_text(encoding="utf-8")
-    assert f"unfinished: {shown['missing']} of {len(lines)} matches are missing" in page
+    assert f"unfinished: {shown['missing']} of {len(lines)} matches missing" in page
     assert main(words(suite, run)) == 0
     assert timeless(run) == timeless(played)
     assert main(["verify", str(run)]) == 0

@@ -35,6 +35,17 @@ def said(capsys, *arguments):
     return code, shown.out, shown.err
 
 
+def keep_config(tmp_path, monkeypatch, config):
+    """Put the config of hf:someone/qwen into a cache of the hub, which is out of reach."""
+    model = tmp_path / "hub" / "models--someone--qwen"
+    (model / "refs").mkdir(parents=True)
+    (model / "refs" / "main").write_text("0")
+    (model / "snapshots" / "0").mkdir(parents=True)
+    (model / "snapshots" / "0" / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
 def test_plan_of_the_starter_on_this_machine(capsys, tmp_path):
     code, out, _ = said(capsys, "bandit", "--plan")
     assert code == 0
@@ -88,16 +99,34 @@ def test_plan_of_a_model_whose_config_is_not_here(capsys):
 
 def test_plan_of_a_hub_model_of_which_only_the_config_is_here(tmp_path, monkeypatch, capsys):
     """As the message above asks for it: ``hf download MODEL config.json``."""
-    model = tmp_path / "hub" / "models--someone--qwen"
-    (model / "refs").mkdir(parents=True)
-    (model / "refs" / "main").write_text("0")
-    (model / "snapshots" / "0").mkdir(parents=True)
-    (model / "snapshots" / "0" / "config.json").write_text(json.dumps(QWEN_3B))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    keep_config(tmp_path, monkeypatch, QWEN_3B)
     code, out, err = said(capsys, "bandit", "model=hf:someone/qwen", "--plan", "--device-memory", "120")
     assert code == 0, err
     assert "the model's tokenizer is not here" in " ".join(out.split())
+
+
+def test_plan_of_a_hub_model_of_an_unknown_type(tmp_path, monkeypatch, capsys):
+    keep_config(tmp_path, monkeypatch, {**QWEN_3B, "model_type": "brandnew"})
+    code, _, err = said(capsys, "bandit", "model=hf:someone/qwen", "--plan", "--device-memory", "120")
+    assert code == 2
+    assert "'hf:someone/qwen', which could not be loaded" in err
+    assert "brandnew" in err
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("hidden_size", "big", "hidden_size is 'big', but must be an integer from 1"),
+        ("num_hidden_layers", 0, "num_hidden_layers is 0, but must be an integer from 1"),
+        ("hidden_act", "foo", "the model of type qwen2 could not be made: 'foo'"),
+    ],
+)
+def test_an_impossible_config_is_refused_in_one_line(field, value, told, qwen, tmp_path, capsys):
+    (tmp_path / "qwen" / "config.json").write_text(json.dumps({**QWEN_3B, field: value}))
+    code, _, err = said(capsys, "bandit", qwen, "--plan")
+    assert code == 2
+    assert told in err
+    assert len(err.splitlines()) == 1
 
 
 def test_options_of_a_plan_alone(capsys):

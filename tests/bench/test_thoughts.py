@@ -3,9 +3,11 @@
 import json
 import re
 
+import pandas as pd
 import pytest
 from ragen_bench import load
 from ragen_bench.__main__ import main
+from ragen_bench.analysis.thoughts import thoughts_grid
 
 from ragen_envs.errors import RagenError
 
@@ -85,6 +87,14 @@ def test_the_table_tells_what_is_true_and_what_is_not(run, capsys):
     assert "(box 0.0)" in said
     assert "| Sokoban | speakers:honest − speakers:liar | places | 33.3 [" in said
     assert f"\n\nThoughts compared, {run}\n\n| game |" in said
+
+
+def test_things_of_ones_own_may_have_names_of_two_words():
+    row = {"game": "Mine", "agent": "a", "made": 1.0, "made_low": 1.0, "made_high": 1.0, "replies": 3,
+           "places": 0.5, "places_low": 0.4, "places_high": 0.6, "place box": 0.9, "place red_box": 0.1,
+           "place red_box_low": 0.0}  # fmt: skip
+    said = thoughts_grid(pd.DataFrame([row]))
+    assert "(red_box 10.0)" in str(said)
 
 
 def test_the_viewer_marks_each_claim_where_the_script_counts(run, tmp_path):

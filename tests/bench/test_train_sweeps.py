@@ -17,13 +17,14 @@ from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.evaluation import ray_cluster  # noqa: E402
 from ragen_bench.training_sweeps import jobs, sweep_run  # noqa: E402
 from ragen_bench.training_sweeps.results import borrowed, matching, parse_result, write_result  # noqa: E402
-from ragen_bench.training_sweeps.state import read_states  # noqa: E402
+from ragen_bench.training_sweeps.state import Cost, read_states  # noqa: E402
 from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.training_sweeps.tasks import Choice, plan  # noqa: E402
 from results import DOWN, UP, make_result  # noqa: E402
 from small_sweeps import SMALL_TRAIN, command, processes_of, small_sweep, wait_for  # noqa: E402
 
 from ragen_agents.starpo.run.run_directory import config_digest  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 PAPER = Choice(scale="paper", seeds=1)
 
@@ -436,6 +437,43 @@ def test_a_length_that_is_given_is_part_of_the_experiment(setting, counts):
     assert (config_digest(other.train) != config_digest(task.train)) == counts
     twin = other.model_copy(update={"sweep": "algorithm"})
     assert bool(borrowed([make_result(twin)], [task])) != counts
+
+
+def small_tasks(tmp_path, seeds=3):
+    return plan(load_sweep(small_sweep(tmp_path, 20)), Choice(quick=True, model="starter", seeds=seeds))
+
+
+def test_a_task_that_a_signal_ended_says_so(tmp_path, capsys):
+    """Its last line of progress is no reason."""
+    task = small_tasks(tmp_path)[-1]
+
+    def start(folder):
+        (folder / jobs.LOG).write_text("iteration 12: success 31.2, return 1.20\n")
+        return SimpleNamespace(why="", poll=lambda: -9, cancel=lambda: None, wait=lambda: None)
+
+    with jobs.SweepView(tmp_path, read_states([task], tmp_path, {}, {})) as view:
+        assert jobs.Pool(tmp_path, 1, start, view).run([task]) == [task]
+    assert f"{task.path}: signal 9 ended it" in capsys.readouterr().err
+
+
+def test_a_begun_task_of_other_settings_is_refused_before_any_starts(tmp_path):
+    tasks = small_tasks(tmp_path)
+    train = tasks[-1].train.model_copy(update={"iterations": 7})
+    (tmp_path / tasks[-1].path).mkdir(parents=True)
+    other = tasks[-1].model_copy(update={"train": train})
+    (tmp_path / tasks[-1].path / "task.json").write_text(other.model_dump_json())
+    with pytest.raises(RagenError, match=r"holds another task: train\.iterations is 7 there"):
+        read_states(tasks, tmp_path, {}, {})
+
+
+def test_runs_that_ended_early_count_by_their_iterations_in_estimates(tmp_path):
+    tasks = [task for task in small_tasks(tmp_path) if task.seed is not None]
+    result = make_result(tasks[0]).model_copy(
+        update={"ended": "the loss is not finite", "iterations": [1, 2], "seconds": {"train": 20, "test": 3}}
+    )
+    states = read_states(tasks, tmp_path, {tasks[0].path: result}, {})
+    cost = Cost(load_sweep(small_sweep(tmp_path, 20)), "laptop", states)
+    assert cost.measured(tasks[1]) == pytest.approx(10)
 
 
 def test_a_sweeps_own_runs_go_before_those_of_others(tmp_path):

@@ -170,7 +170,7 @@ def test_pages_say_what_is_missing_of_which_run(run, tmp_path):
     part = shutil.copytree(run, tmp_path / "part")
     lines = (part / "episodes.jsonl").read_bytes().splitlines(keepends=True)
     cut(part, len(b"".join(lines[:30])) + 9)
-    missing = "unfinished: 42 of 72 episodes are missing"
+    missing = "unfinished: 42 of 72 episodes missing"
     page = front(part)
     assert f">{missing}<" in page
     assert "the last line of episodes.jsonl is incomplete" in page
@@ -226,7 +226,7 @@ def test_runs_that_cannot_be_compared_are_refused(run, other, tmp_path, fails):
     tasks = {"Sokoban": {"env": "ragen/SokobanText-v0"}}
     (tmp_path / "mine.yaml").write_text(json.dumps({**suite, "tasks": tasks}))
     train = played("train", "--suite", str(tmp_path / "mine.yaml"))
-    assert f"different splits: test in {run}, train in {train}" in fails("view", run, train)
+    assert f"split is test in {run} and train in {train}" in fails("view", run, train)
     assert f"'{run}' is given twice" in fails("view", run, other, f"{run}/")
 
 

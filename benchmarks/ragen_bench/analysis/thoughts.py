@@ -32,7 +32,7 @@ _TITLES: Final = {
     **{f"move_{n}": f"move {n}\ntrue %" for n in range(1, MOVES + 1)}, "ends": "end\ntrue %",
     "others": "others\ntrue %", "plan": "answer =\nplan %",
 }  # fmt: skip
-_THING: Final = re.compile(r"place [^_]+")
+_THING: Final = re.compile(r"place .+(?<!_low)(?<!_high)(?<!_n)")
 _COLUMNS: Final = (
     "game", "agent", "other", "measure", "n", "agent_mean", "other_mean", "difference", "low", "high",
 )  # fmt: skip

@@ -56,7 +56,10 @@ def _print_bench(folder: Path, style: Format, wide: bool, by: str | None, checke
     from ragen_bench.api.run import Run
 
     run = Run(folder, checked=checked)
-    table = run.curve(by) if by is not None else run.wide_table() if wide else run.table()
+    if by is not None and run.records.episodes:
+        table = run.curve(by)
+    else:
+        table = run.wide_table() if wide else run.table()
     print_table(table, style, _facts(folder, run.config, run.records.missing), wide)
     return sum(episode.is_failure for episode in run.records.episodes)
 

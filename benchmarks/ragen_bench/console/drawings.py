@@ -1,4 +1,4 @@
-"""Drawings of matplotlib as SVG: one style for all, and the same bytes each time."""
+"""Drawings of matplotlib as SVG, and the style of those of sweeps and of the paper's figures."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ STYLE: Final[Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "ragen",
 }
-"""Style of all drawings; used within `matplotlib.rc_context`."""
+"""Style of drawings, for `matplotlib.rc_context`; its salt makes the same drawing the same bytes."""
 
 
 def svg_of(figure: Figure) -> str:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -157,7 +158,9 @@ def _print_grid(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> Non
     console.print(_rich_table(grid, title))
     console.width = width
     for note in notes:
-        console.print(note if note.startswith("warning: ") else f"note: {note}")
+        line = note if note.startswith("warning: ") else f"note: {note}"
+        whole = textwrap.fill(line, console.width, break_long_words=False, break_on_hyphens=False)
+        console.print(whole, soft_wrap=True)  # paths stay whole
 
 
 def _columns_to_hide(console: Console, grid: Grid) -> list[str]:

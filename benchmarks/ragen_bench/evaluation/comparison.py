@@ -40,20 +40,11 @@ class Side(NamedTuple):
         return f"{self.run.folder}:{self.agent}"
 
 
-def check_splits(a: Run, b: Run) -> None:
-    """Raise `RagenError` unless two runs are of one split."""
-    splits = [run.config.suite.split for run in (a, b)]
-    if splits[0] != splits[1]:
-        raise RagenError(
-            f"the runs were played on different splits: {splits[0]} in {a.folder}, {splits[1]} in {b.folder}"
-        )
-
-
 def pair_episodes(a: Side, b: Side, task: str) -> Pair:
     """Return the episodes of the instances of a task that both sides have played.
 
     Raises:
-        RagenError: The runs played the task under other settings, or other levels of it.
+        RagenError: The runs played the task on another split, under other settings, or other levels of it.
     """
     first: Sample = a.run.samples.get((a.agent, task), {})
     second: Sample = b.run.samples.get((b.agent, task), {})
@@ -78,6 +69,9 @@ def _differing(a: Run, b: Run, task: str) -> str:
     ours, theirs = (run.config.suite.tasks[task] for run in (a, b))
     if ours.env != theirs.env:
         return f"env is {ours.env} in {a.folder} and {theirs.env} in {b.folder}"
+    splits = [task.split or run.config.suite.split for task, run in ((ours, a), (theirs, b))]
+    if splits[0] != splits[1]:
+        return f"split is {splits[0]} in {a.folder} and {splits[1]} in {b.folder}"
     first, second = ({**_defaults(ours.env), **task.settings} for task in (ours, theirs))
     return "; ".join(_differences(first, second, a.folder, b.folder))
 
@@ -170,12 +164,11 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
         not defined are nan.
 
     Raises:
-        RagenError: Both sides are the same; the runs are of different splits or have no game in
-            common; or a game was played under other settings.
+        RagenError: Both sides are the same; the runs have no game in common; or a game was played on
+            another split or under other settings.
     """
     if a.agent == b.agent and a.run.folder.resolve() == b.run.folder.resolve():
         raise RagenError(f"both sides are {a}; name two agents, or two runs")
-    check_splits(a.run, b.run)
     pairs = {task: pair for task in a.run.config.suite.tasks if (pair := pair_episodes(a, b, task))}
     if not pairs:
         raise RagenError(f"{a} and {b} have no instance in common")

@@ -86,7 +86,7 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Mapping[str, Liv
     }
     settings = validate(EndpointSettings, data, "endpoint")
     check_secrets(settings.extra_body)
-    timeout = read_duration(options.timeout)
+    timeout = read_duration("--timeout", options.timeout)
     connection = Connection(timeout, options.max_retries, options.concurrency)
     if not has_endpoint:
         _refuse(options, _OF_ENDPOINTS, "openai:MODEL", "leave it out")
@@ -126,7 +126,7 @@ def make_budget(config: BaseConfig, options: Limits, live: Mapping[str, LiveAgen
         advice = "limit local models with --time-limit or --max-reply-tokens"
         _refuse(options, ["token_limit", "cost_limit"], _PAID, advice)
         _refuse(options, ["prices"], _PAID, "leave it out")
-    seconds = None if options.time_limit is None else read_duration(options.time_limit)
+    seconds = None if options.time_limit is None else read_duration("--time-limit", options.time_limit)
     return Budget(options.cost_limit, options.token_limit, seconds, known)
 
 

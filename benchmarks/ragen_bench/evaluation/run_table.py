@@ -277,7 +277,7 @@ def incomplete(run: "Run | MatchRun") -> list[str]:
     """Return the notes about an interrupted run."""
     lines = []
     if run.missing:
-        lines.append(f"unfinished: {run.missing} of {len(run.config.keys)} {run.config.units} are missing")
+        lines.append(f"unfinished: {run.missing} of {len(run.config.keys)} {run.config.units} missing")
     if run.torn:
         lines.append(f"the last line of {EPISODES} is incomplete and was skipped")
     return lines

@@ -165,10 +165,9 @@ class Budget:
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        for name in ("cost", "tokens", "seconds"):
-            limit = getattr(self, name)
+        for name, limit in {"cost": self.cost, "token": self.tokens, "time": self.seconds}.items():
             if limit is not None and not 0 < limit < float("inf"):
-                raise RagenError(f"the budget of {name} is {limit!r}, but must be a number > 0")
+                raise RagenError(f"--{name}-limit is {limit!r}, but must be a number > 0")
 
     @property
     def seconds_left(self) -> float | None:
@@ -197,7 +196,7 @@ class Budget:
 
     def check_counted(self, agent: str, reply: Reply) -> None:
         """Raise `RagenError` if a limit counts this agent's tokens and the reply does not say how many."""
-        if reply.overflow or None not in (reply.prompt_tokens, reply.reply_tokens):
+        if reply.overflow or reply.filtered or None not in (reply.prompt_tokens, reply.reply_tokens):
             return
         if self.tokens is None and (self.cost is None or price_of(agent, self.prices) is None):
             return
@@ -319,9 +318,11 @@ class Cached:
         return RagenError(f"the cache '{self._path}' cannot be used: {error}")
 
 
-def read_duration(text: str | float) -> float:
-    """Return the seconds of a duration such as 90, "90s", "10m" or "1.5h"."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(text).strip())
+def read_duration(name: str, value: str | float) -> float:
+    """Return the seconds of a duration such as 90, "90s", "10m" or "1.5h"; ``name`` is how errors call it."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", value.strip())
     if match is None:
-        raise RagenError(f"duration is '{text}', but must be like 90s, 10m or 1.5h")
+        raise RagenError(f"{name} is '{value}', but must be like 90s, 10m or 1.5h")
     return float(match[1]) * _UNITS[match[2]]

@@ -101,7 +101,7 @@ def play_in_browser(env: ConversationWrapper, port: int) -> None:
     """Serve an episode until it is interrupted."""
     session = ShopSession(env)
     with serve_shop(session, port) as server:
-        print(f"open http://127.0.0.1:{server.server_port}/ in a browser; Ctrl-C to stop")
+        print(f"open http://127.0.0.1:{server.server_port}/ in a browser; Ctrl-C to stop", flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

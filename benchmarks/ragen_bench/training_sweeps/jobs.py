@@ -15,7 +15,7 @@ from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.progress import TerminalBar
 from ragen_bench.evaluation.ray_cluster import RayJob
 from ragen_bench.training_sweeps import TASK
-from ragen_bench.training_sweeps.results import RESULT, check_same, parse_task
+from ragen_bench.training_sweeps.results import RESULT
 from ragen_bench.training_sweeps.state import TaskState, iterations_done
 from ragen_bench.training_sweeps.task_process import BUSY, LOG, LocalProcess
 from ragen_bench.training_sweeps.tasks import SweepTask
@@ -134,7 +134,8 @@ class Pool:
         folder = self.root / task.path
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            _write_task(folder, task)
+            if not (folder / TASK).exists():
+                write_atomically(folder / TASK, task.model_dump_json(indent=1) + "\n")
             job = self.start(folder.absolute())
         self._running.append(_Running(task, job, time.monotonic()))
 
@@ -143,6 +144,8 @@ class Pool:
             return "another process is running it"
         if why:
             return why
+        if code < 0:
+            return f"signal {-code} ended it"
         log = self.root / task.path / LOG
         lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
         last_line = next((line for line in reversed(lines) if line.strip()), "")
@@ -155,12 +158,3 @@ class Pool:
         for running in self._running:
             running.job.wait()
         self._running.clear()
-
-
-def _write_task(folder: Path, task: SweepTask) -> None:
-    """Write the task of a folder, or check that it is the same."""
-    path = folder / TASK
-    if path.exists():
-        check_same(folder, parse_task(path), task)
-        return
-    write_atomically(path, task.model_dump_json(indent=1) + "\n")

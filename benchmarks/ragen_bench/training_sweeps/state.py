@@ -4,13 +4,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ragen_agents.run_files.records import METRICS
-from ragen_bench.training_sweeps.results import TRAIN, Borrowed, TaskResult, read_result
+from ragen_bench.training_sweeps import TASK
+from ragen_bench.training_sweeps.results import (
+    TRAIN,
+    Borrowed,
+    TaskResult,
+    check_same,
+    parse_task,
+    read_result,
+)
 from ragen_bench.training_sweeps.sweep_config import ScaleName, Sweep
 from ragen_bench.training_sweeps.tasks import SweepTask
 
@@ -61,20 +68,21 @@ def read_states(
         result, source = kept.get(task.path) or read_result(folder, task), None
         if result is None and task.path in others:
             result, source = others[task.path]
+        if result is None and (folder / TASK).exists():
+            check_same(folder, parse_task(folder / TASK), task)
         done = task.iterations if result is not None else iterations_done(folder)
         states.append(TaskState(task, result, done, source))
     seeds: dict[tuple[str, str], int] = {}  # of its own, up to the last one that is done
     for task, result, _, source in states:
         if result is not None and source is None and task.seed is not None:
-            cell = (task.game, task.cell)
+            cell = task.game, task.cell
             seeds[cell] = max(seeds.get(cell, 0), task.seed + 1)
-    return [
-        state
-        if state.result is None or state.source or state.task.seed is None or state.task.path in kept
-        else state._replace(result=state.result.model_copy(update={"seeds": seeds[task.game, task.cell]}))
-        for state in states
-        for task in [state.task]
-    ]
+    for number, state in enumerate(states):
+        task, result = state.task, state.result
+        if result is not None and not state.source and task.seed is not None and task.path not in kept:
+            counted = result.model_copy(update={"seeds": seeds[task.game, task.cell]})
+            states[number] = state._replace(result=counted)
+    return states
 
 
 def iterations_done(folder: Path) -> int:
@@ -93,7 +101,7 @@ def iterations_done(folder: Path) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """Estimates seconds from what was measured: in the folder itself, else on another machine.
+    """Estimates seconds from results of the same cell, wherever they were made, else from shipped ones.
 
     At the paper's scale, where nothing was, they are those that the paper's Figure 7 shows for its model, on
     hardware that it does not name.
@@ -121,8 +129,8 @@ class Cost:
         own = [s for s in self.states if s.source is None and s.task.steps]
         results = [s.result for s in own if s.result is not None]
         of_cell = [r for r in results if (r.task.game, r.task.cell) == (task.game, task.cell)]
-        if of_cell:
-            return fmean(r.seconds["train"] / r.task.steps for r in of_cell)
+        if steps := sum(r.iterations[-1] if r.ended else r.task.steps for r in of_cell):
+            return sum(r.seconds["train"] for r in of_cell) / steps
         shipped = self.sweep.scales[self.scale].seconds
         of_game = None if task.supervised is not None else shipped.get(task.game)
         return shipped.get(f"{task.game}/{task.cell}", of_game)

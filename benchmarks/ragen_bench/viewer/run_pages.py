@@ -21,7 +21,7 @@ from ragen_bench.analysis.summary import (
 )
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.console.progress import Track
-from ragen_bench.evaluation.comparison import Side, check_splits, pair_episodes
+from ragen_bench.evaluation.comparison import Side, pair_episodes
 from ragen_bench.evaluation.run_table import Run, incomplete, summarise
 from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
 from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder, tile_set, write_page
@@ -37,7 +37,6 @@ def _unfinished(runs: Sequence[Run]) -> Iterator[str]:
 def _check_pair(a: Run, b: Run) -> None:
     if a.folder.resolve() == b.folder.resolve():
         raise RagenError(f"'{b.folder}' is given twice")
-    check_splits(a, b)
     pairs = [
         pair_episodes(Side(a, one), Side(b, other), task)
         for one, task in a.samples

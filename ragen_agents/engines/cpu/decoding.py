@@ -19,7 +19,7 @@ from ragen_agents.engines.device import computing_in
 _STEPS_BETWEEN_CHECKS: Final = {"cpu": 1, "other": 8}
 """Steps after which the open rows are counted; a GPU stops working meanwhile."""
 _LEFT: Final = 7 / 8
-"""Share of open rows at which those that have ended leave."""
+"""Rows that have ended are dropped once at most this share is still open."""
 
 
 class Batch:

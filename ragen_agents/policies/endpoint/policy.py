@@ -220,8 +220,8 @@ class EndpointPolicy:
             ) from None
         except TroubleError:
             raise EndpointError(
-                f"{self._where} does not answer, after {self._max_retries + 1} attempts: {failed}; finished "
-                "episodes are kept, and the same command resumes the run"
+                f"{self._where} does not answer, nor a small request: {failed}; finished episodes are kept, "
+                "and the same command resumes the run"
             ) from None
         except PromptTooLongError as error:
             raise EndpointError(
@@ -278,7 +278,8 @@ def _reply(request: Request, answer: Answer, seconds: float) -> Reply:
     usage = answer.usage
     if usage is None:
         prompt = _estimate("".join(m["content"] for m in request.messages))
-        written = _estimate(answer.text + (answer.reasoning or ""))
+        calls = "".join(call.name + call.arguments for call in answer.calls)
+        written = _estimate(answer.text + (answer.reasoning or "") + calls)
     else:
         prompt, written = usage.prompt_tokens, usage.written
     think = request.conversation.settings.think

@@ -101,7 +101,8 @@ def _result(call: str, message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _call(name: str, thought: str | None, answer: str) -> dict[str, Any]:
-    arguments = json.dumps({"actions": answer.split(" || ")}, ensure_ascii=False)
+    actions = answer.split(" || ") if answer else []
+    arguments = json.dumps({"actions": actions}, ensure_ascii=False)
     function = {"name": ACT, "arguments": arguments}
     call = {"id": name, "type": "function", "function": function}
     return {"role": "assistant", "content": thought or None, "tool_calls": [call]}

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 
 from ragen_agents.engines.cpu.tree_pass import suits_trees
-from ragen_agents.model_files.folders import own_context
-from ragen_agents.model_files.source import model_source
+from ragen_agents.model_files.folders import check_configs, own_context
+from ragen_agents.model_files.source import local_folder, model_source
 from ragen_envs.errors import RagenError, first_line
 
 
@@ -86,13 +87,16 @@ def read_config(name: str, download: bool = False) -> Any:
         download: Whether the config of a hub's model is downloaded if it is not here.
     """
     source = model_source(name)
+    if (folder := local_folder(name)) is not None:
+        check_configs(folder)
     try:
         return AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=not download)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # whatever a stranger's file makes transformers raise
         known = _known_config(str(source)) if name.startswith("hf:") else None
         if known is not None:
             return known
-        if name.startswith("hf:") and not download:
+        is_here = isinstance(try_to_load_from_cache(str(source), "config.json"), str)
+        if name.startswith("hf:") and not download and not is_here:
             raise RagenError(
                 f"model is '{name}', whose config.json is not on this machine; download it with 'hf download "
                 f"{source} config.json', or put it into a folder and set model=FOLDER"
@@ -119,6 +123,10 @@ def shape_of(config: Any) -> ModelShape:
         intermediate = int(text.intermediate_size)
     except (AttributeError, TypeError, ValueError) as error:  # some have a list of widths
         raise _unknown(config) from error
+    except Exception as error:  # whatever a stranger's config makes transformers raise
+        raise RagenError(
+            f"the model of type {config.model_type} could not be made: {first_line(error)}"
+        ) from error
     head = model.get_output_embeddings()
     linear = [m for m in model.modules() if isinstance(m, nn.Linear) and m is not head]
     hidden, layers = int(text.hidden_size), int(text.num_hidden_layers)
@@ -138,7 +146,7 @@ def shape_of(config: Any) -> ModelShape:
         query_width=heads * size,
         key_width=keys * size,
         intermediate=intermediate,
-        norms=norms.count((hidden,)) // layers,
+        norms=(norms.count((hidden,)) - 1) // layers,  # one follows the last layer
         head_norms=any("q_norm" in n for n, _ in model.named_parameters()),
         context=own_context(text),
         reads_trees=suits_trees(text),

@@ -119,7 +119,7 @@ def _own_tokenizer(name: str, download: bool) -> Any | None:
         tokenizer = AutoTokenizer.from_pretrained(
             source, trust_remote_code=False, local_files_only=not download
         )
-    except (OSError, ValueError):
+    except Exception:  # whatever a stranger's file makes transformers raise; loading the model names it
         return None
     # From a hub's config alone, transformers makes an empty one.
     is_here = folder is not None or isinstance(try_to_load_from_cache(source, "tokenizer_config.json"), str)

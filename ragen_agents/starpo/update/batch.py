@@ -66,8 +66,8 @@ class TokenRows:
 class TrainBatch:
     """A batch of B trajectories with T columns, which hold row after row.
 
-    First prompts end at the same column. Models process rows; everything else, from rewards to losses, is
-    computed per trajectory, so that each counts once, however many rows it has.
+    First prompts that were replied to end at the same column. Models process rows; everything else, from
+    rewards to losses, is computed per trajectory, so that each counts once, however many rows it has.
     """
 
     trajectories: list[Trajectory]
@@ -156,7 +156,7 @@ def mini_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[in
     parts = []
     for _ in range(epochs):
         order = rng.permutation(count)
-        parts += [p.tolist() for p in np.array_split(order, min(steps, count)) if len(p)]
+        parts += [p.tolist() for p in np.array_split(order, min(steps, count))]
     return parts
 
 
@@ -184,8 +184,7 @@ def shared_micro_batches(
 ) -> list[list[int]]:
     """Cut trajectories as `micro_batches` does, but so that no process waits if that can be helped.
 
-    The processes take as many rounds as for the parts of the whole budget, and the parts are the smallest
-    that allow it.
+    They take as many rounds as parts of the whole budget would, with the smallest budget that allows it.
     """
     most = -(-len(micro_batches(sizes, chosen, budget)) // processes) * processes
     budgets = range(1, budget + 1)
