@@ -40,9 +40,7 @@ class RunPlay(Generic[ConfigT]):
 
     def keep(self, episodes: Sequence[Episode | MatchRecord]) -> None:
         """Write the episodes that are new, and count them."""
-        new = [episode for episode in episodes if episode.key not in self.run.done]
-        self.run.append(new)
-        self.progress.advance(len(new))
+        self.progress.advance(self.run.append(episodes))
 
     def with_pictures(self, name: str, policy: Policy) -> Policy:
         """Wrap a local policy other than a control's so that it saves pictures."""

@@ -54,8 +54,8 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
             self._file = resources.enter_context(exclusive_lock(self.folder / EPISODES))
             self._start()
 
-    def append(self, episodes: Sequence[Episode | MatchRecord]) -> None:
-        """Write episodes that are not there yet; they are on the disk when this returns.
+    def append(self, episodes: Sequence[Episode | MatchRecord]) -> int:
+        """Write episodes that are not there yet, and return how many; they are on the disk then.
 
         After a failure nothing more is written, so that lines and their hashes stay in step.
         """
@@ -76,6 +76,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
                 f"'{self.folder}' cannot be written: {error.strerror}; the same command resumes the run"
             ) from error
         self.done.update(episode.key for episode in new)
+        return len(new)
 
     def _check_contents(self) -> None:
         if not self.folder.is_dir() or (self.folder / CONFIG).exists():

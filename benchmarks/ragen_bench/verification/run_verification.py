@@ -391,7 +391,7 @@ def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
     try:
         _raise_first(what, record, _checks(config, record))
     except MismatchError as error:
-        first, second = ([str(check.recomputed) for check in _checks(config, record)] for _ in "ab")
+        first, second = ([str(check.recomputed) for check in _checks(config, record)] for _ in range(2))
         if first == second:
             raise
         raise MismatchError(
