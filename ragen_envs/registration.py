@@ -252,10 +252,8 @@ def creator_of(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]] | None:
     try:
         return cast("Callable[..., gym.Env[Any, Any]]", load_env_creator(creator))
     except Exception as error:
-        raise RagenError(
-            f"{spec.id} cannot be loaded: its entry point is '{spec.entry_point}', but must be "
-            f"module:Class ({type(error).__name__}: {error})"
-        ) from error
+        form = "" if ":" in creator else f"its entry point is '{creator}', but must be module:Class; "
+        raise RagenError(f"{spec.id} cannot be loaded: {form}{type(error).__name__}: {error}") from error
 
 
 def game_of(text_id: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ragen_envs.adapters.shared import check_whole_history, draw_noise, make_text_only
 from ragen_envs.conversation import format_reply
-from ragen_envs.conversation.prompt import introduction, reply_format
+from ragen_envs.conversation.prompt import introduction, invalid_reply, reply_format
 from ragen_envs.errors import RagenError
 
 
@@ -60,7 +60,8 @@ class GameTools:
         self._return = 0.0
         env = self._env
         rules, legend = env.face.rules(env.unwrapped), env.face.legend(env.symbols)
-        return f"\n{introduction(rules, legend, env.names, env.settings)}\n\n{env.user}"
+        told = introduction(rules, legend, env.names, env.settings)
+        return f"\n{told}\n{invalid_reply(env.settings, env.in_words)}\n\n{env.user}"
 
     def act(self, actions: str) -> str:
         """Play actions and see what they did.

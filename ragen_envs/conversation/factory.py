@@ -124,6 +124,8 @@ def _find_spec(env_id: str) -> EnvSpec:
             ) from error
     try:
         return gym.spec(env_id)
+    except (gym.error.DeprecatedEnv, gym.error.VersionNotFound) as error:
+        raise RagenError(f"unknown game '{env_id}': {error}") from error
     except gym.error.Error as error:
         raise RagenError(
             f"unknown game '{env_id}'; `ragen games` lists those of the suite and of installed packages, "

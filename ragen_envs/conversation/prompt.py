@@ -36,7 +36,7 @@ def system_prompt(
     ``in_words`` says that the game's actions are words, of which ``names`` has the forms.
     """
     start = introduction(rules, legend, names, settings)
-    return "\n".join([start, reply_format(settings), _invalid_reply(settings, in_words)])
+    return "\n".join([start, reply_format(settings), invalid_reply(settings, in_words)])
 
 
 def introduction(rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings) -> str:
@@ -72,7 +72,8 @@ def reply_format(settings: ConversationSettings) -> str:
     return f"{request}\n{thought}{answer}"
 
 
-def _invalid_reply(settings: ConversationSettings, in_words: bool) -> str:
+def invalid_reply(settings: ConversationSettings, in_words: bool) -> str:
+    """Return the sentence on what happens to an invalid reply."""
     if settings.most_per_turn > 1:
         extra, executed = "too many", "its actions before the first invalid one are"
     else:

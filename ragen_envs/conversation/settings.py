@@ -65,6 +65,10 @@ class ConversationSettings:
             self._set(name, read_count(name, getattr(self, name), 1))
         shown = read_count("demonstrations", self.demonstrations, 0, MAX_DEMONSTRATIONS)
         self._set("demonstrations", shown)
+        if not isinstance(self.symbols, str | Mapping):
+            raise RagenError(
+                f"symbols is {self.symbols!r:.80}, but must be a name or a mapping of cells to signs"
+            )
         if isinstance(self.symbols, Mapping):  # what is remembered by settings must not change
             self._set("symbols", dict(self.symbols))
         if not isinstance(self.action_names, Mapping):

@@ -72,6 +72,8 @@ class TextWrapper(GameEnv[str]):
             success = spec.reward_threshold
         if not callable(success) and not isinstance(success, int | float | None):
             raise RagenError(f"success is {success!r:.80}, but must be a number or a function")
+        if describe is not None and not callable(describe):
+            raise RagenError(f"describe is {describe!r:.80}, but must be a function")
         doc = Docstring(env)
         self._parts = _named_parts(env.action_space, actions, doc)
         self.action_names = self._names()
@@ -83,7 +85,7 @@ class TextWrapper(GameEnv[str]):
         self._describe = describe or self._usual_description(doc)
         self.rules = rules or doc.description(reads_numbers) or f"Play {self.distribution}."
         if not callable(success) and success is not None:
-            ends = "" if success > 0 else "the game ends and "
+            ends = "" if success > 0 else "the game ends before your turns or actions are used up and "
             self.rules += f"\nYou succeed if {ends}your rewards sum to at least {success:.10g}."
 
     def _names(self) -> tuple[str, ...]:

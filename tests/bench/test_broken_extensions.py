@@ -79,9 +79,13 @@ def corridor(tmp_path, monkeypatch):
         (
             "_corridor:CorridorEnv",
             "_corridor:Nope",
-            "its entry point is 'broken_corridor:Nope', but",
+            "AttributeError: module 'broken_corridor' has no attribute 'Nope'",
         ),
-        ('"broken_corridor:', '"nowhere:', "(ModuleNotFoundError: No module named 'nowhere')"),
+        (
+            '"broken_corridor:',
+            '"nowhere:',
+            "cannot be loaded: ModuleNotFoundError: No module named 'nowhere'",
+        ),
         (
             ADVICE,
             f"self.player = self.coin\n        {ADVICE}",

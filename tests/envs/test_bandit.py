@@ -201,7 +201,7 @@ def test_a_wrong_action_leaves_the_text_of_vectors_as_it_was():
     rewards = envs.step(np.zeros(2, np.int64))[1]
     shown = envs.render()
     rewards[:] = 7
-    with pytest.raises(RagenError, match="action 1 is 2"):
+    with pytest.raises(RagenError, match="the action of env 1 is 2"):
         envs.step(np.array([0, 2]))
     assert envs.render() == shown
 

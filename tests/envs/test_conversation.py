@@ -147,6 +147,14 @@ def test_the_legend_lists_the_symbols_in_use(game, symbols):
     assert signs_on_boards(env, 60) == {sign for sign, _ in listed}
 
 
+@pytest.mark.parametrize(("game", "signs"), [("Minesweeper", "·iztfvsehCM"), ("Sudoku", ".wxyz")])
+def test_own_signs_of_digits_are_all_explained(game, signs):
+    names = gym.make(f"ragen/{game}-v0").unwrapped.text.cell_names
+    env = gym.make(f"ragen/{game}Text-v0", symbols=dict(zip(names, signs, strict=True)))
+    prompt, _ = env.reset(seed=0)
+    assert all(f"{sign} {name}" in prompt for sign, name in zip(signs, names, strict=True))
+
+
 def test_symbols_stand_for_their_cells():
     env = sokoban(["######", "#P√XO#", "######"], symbols=MINE)
     assert env.state_text() == "██████\n█☺■□◎█\n██████"
@@ -533,6 +541,7 @@ def test_unknown_settings():
 
 
 BAD_SYMBOLS = [
+    (None, "symbols is None, but must be a name or a mapping"),
     ("runes", "symbols is 'runes', but this game has standard, new_vocab"),
     ({"wall": "#"}, "symbols has the cells wall, but must have wall, empty"),
     ({**MINE, "door": "D"}, "door"),

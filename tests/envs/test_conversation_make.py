@@ -203,7 +203,7 @@ def test_a_conversation_is_not_wrapped_again(made, wrap):
 
 @pytest.mark.parametrize(
     "name",
-    ["ragen/Chess-v0", "ragen/SokobanText-v9", "ragen/SokobanText", "nobody/Game-v0", "a b", ""],
+    ["ragen/Chess-v0", "ragen/SokobanText", "nobody/Game-v0", "a b", ""],
 )
 def test_an_unknown_id_is_named(name):
     with pytest.raises(RagenError, match=rf"^unknown game '{name}'; `ragen games` lists"):
@@ -282,3 +282,27 @@ def test_the_closing_message_has_its_picture_too(history):
     assert "picture shows the current state" in asked[-1]["content"]
     assert len(env.pictures) == len(asked)
     assert np.array_equal(env.pictures[-1], env.render())
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("Taxi-v1", "is deprecated"), ("ragen/Sokoban-v7", "versioned environments")]
+)
+def test_another_version_of_a_game_is_named(name, told):
+    with pytest.raises(RagenError, match=f"unknown game '{name}': .*{told}"):
+        make(name)
+
+
+def test_a_game_whose_package_is_not_installed_is_no_wrong_entry_point():
+    with pytest.raises(RagenError, match=r"cannot be loaded: .*not installed") as failed:
+        make("LunarLander-v3")
+    assert "module:Class" not in str(failed.value)
+
+
+def test_a_description_must_be_a_function():
+    with pytest.raises(RagenError, match="describe is 'position', but must be a function"):
+        make("CartPole-v1", describe="position")
+
+
+def test_success_below_zero_needs_the_goal():
+    told, _ = make("MountainCar-v0", max_turns=1).reset(seed=0)
+    assert "if the game ends before your turns or actions are used up and your rewards sum" in told

@@ -17,7 +17,8 @@ class BanditText(OwnText):
     def rules(self, env: Any) -> str:
         sure, gamble = env.arms[SAFE], env.arms[RISKY]
         if gamble.pays > sure.pays:
-            arms = "One arm always pays a small amount; the other pays a larger amount or nothing."
+            amount = "a small amount" if sure.pays > 0 else "the same amount"
+            arms = f"One arm always pays {amount}; the other pays a larger amount or nothing."
         else:
             arms = "One arm always pays the same amount; the other pays no more than that, or nothing."
         return (

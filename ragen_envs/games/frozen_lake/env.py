@@ -71,6 +71,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     """Tile codes of the map, row-major, without the player."""
     position: int
     """The player's index in ``tiles``."""
+    _drawn: tuple[int, int]
+    """Height and width of maps that are drawn; the largest of own maps."""
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
             self.height, self.width = (max(sides) for sides in zip(*sizes, strict=True))
         own = bool(self.own_levels)
         self.orientation = read_orientation(orientation, self.height, self.width, own)
+        self._drawn = self.height, self.width
         self.distribution = f"frozen_lake-{self.height}x{self.width}-{self.p:g}"
         sides = self.height, self.width
         self._shape = sides[::-1] if self.orientation & 1 else sides
@@ -152,9 +155,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         return generator.map_key(*text.decode_level(level))
 
     def _start_drawn(self, split: str) -> None:
-        tiles, start, self.rng.stream = generator.generate(
-            self.height, self.width, self.p, self.rng.stream, split
-        )
+        self.height, self.width = self._drawn  # also after own maps of other sizes
+        tiles, start, self.rng.stream = generator.generate(*self._drawn, self.p, self.rng.stream, split)
         self.place(tiles, start)
 
     def start(self, level: str) -> None:

@@ -185,17 +185,19 @@ def decode_level(level: str) -> tuple[bytes, int, int, int]:
         InstanceError: Rows differ in length or are too many, or there is not one start and at
             least one goal.
     """
+    signs, rows = "_OGP", level.split("/")
     if set(level) <= set("SFHG/"):
-        level = level.translate(str.maketrans("SFH", "P_O"))
-    rows = level.split("/")
+        signs, rows = "SFHG", level.translate(str.maketrans("SFH", "P_O")).split("/")
     height, width = len(rows), len(rows[0])
     cells = "".join(rows)
     if any(len(row) != width for row in rows) or set(cells) - set("_OGP"):
-        raise InstanceError(f"level {level!r} must be rows of equal length of the symbols _OGP")
+        raise InstanceError(f"level {level!r} must be rows of equal length of the symbols {signs}")
     if max(height, width) > MAX_SIDE:
         raise InstanceError(f"level {level!r} is {height}x{width}, but at most {MAX_SIDE} a side")
     if cells.count("P") != 1 or "G" not in cells:
-        raise InstanceError(f"level {level!r} needs one start (P) and a goal (G)")
+        raise InstanceError(
+            f"level {level!r} needs one start ({'S' if 'S' in signs else 'P'}) and a goal (G)"
+        )
     tiles = bytes("_OG".index(c) if c != "P" else 0 for c in cells)
     return tiles, height, width, cells.index("P")
 
@@ -217,6 +219,5 @@ def read_file_rows(rows: Sequence[str]) -> str:
     try:
         tiles, _, width, start = decode_level(level)
     except InstanceError as error:
-        reason = str(error).replace(f"level {level!r}", "it").replace("(P)", "(S)")
-        raise InstanceError(reason.replace("_OGP", "SFHG")) from None
+        raise InstanceError(str(error).replace(f"level {level!r}", "it")) from None
     return encode_level(tiles, width, start)

@@ -49,8 +49,8 @@ class MinesweeperEnv(WordGameEnv):
     opened.
 
     ## Arguments
-    `mines`: how many there are, from 1 to 4. `level`: a fixed board, given as five rows of five of
-    `.*o`, where `o` is the first open cell.
+    `mines`: how many there are, from 1 to 4; with one, only the split train has levels. `level`: a fixed
+    board, given as five rows of five of `.*o`, where `o` is the first open cell.
 
     ## Version History
     * v0: Initial version.

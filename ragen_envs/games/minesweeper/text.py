@@ -45,6 +45,8 @@ class MinesweeperText(BoardText):
     cell_names = CELL_NAMES
 
     def legend(self, symbols: Symbols) -> str:
+        if any(symbols[name] != str(number) for number, name in enumerate(CELL_NAMES[:9])):
+            return super().legend(symbols)
         return (
             f"{symbols['closed']} closed cell, {symbols['no mine around']} to "
             f"{symbols['eight']} open cell and its number, {symbols['mine']} mine"

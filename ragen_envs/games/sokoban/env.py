@@ -43,6 +43,9 @@ from ragen_envs.levels.splits import TRAIN
 PLAIN_NODES: Final = 1 << 15
 """Levels whose search may visit more states than this are drawn by compiled code."""
 
+MAX_DRAWN_BOXES: Final = 16
+"""Most boxes of a level that is drawn."""
+
 
 class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     """Push every box onto a target.
@@ -76,15 +79,16 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     `per_action`, `box_on`, `box_off` and `solved` sets each weight.
 
     ## Episode End
-    Terminates when all boxes are on targets; truncated by the time limit.
+    Terminates when every target has a box; truncated by the time limit.
 
     ## Information
-    `success` (bool): all boxes are on targets. `action_is_effective` (bool): the last action changed
+    `success` (bool): every target has a box. `action_is_effective` (bool): the last action changed
     the board. `boxes_on_target` (int).
 
     ## Arguments
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
-    boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
+    boards are 4x5, for at most two boxes, and 5x5, for at most three; with as many, some splits may have no
+    levels. `reward`: see above. `level`: a
     fixed board of `#_O√XPS`, as a list of rows or a text. `levels`: a file or a list of boards, or
     `corridors` (docs/own-levels.md). `generator`: the level distribution, "ragen" or
     "gym-sokoban"; see `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse
@@ -104,6 +108,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     deterministic = True
     reward: Reward
     """Rewards of actions."""
+    _drawn: tuple[int, int, int]
+    """Height, width and boxes of levels that are drawn; the largest of own levels, within the limits."""
     targets: int
     """Targets of the level, at most as many as ``boxes``."""
     _player: int
@@ -124,7 +130,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ) -> None:
         super().__init__(split, render_mode, level, levels)
         self.height, self.width = read_sides("size", size, 4, SIDE)
-        self.boxes = read_count("boxes", boxes, 1, 16)
+        self.boxes = read_count("boxes", boxes, 1, MAX_DRAWN_BOXES)
         self.reward = _read_reward(reward)
         if self.own_levels:
             boards, heights, widths = zip(*map(text.decode_level, self.own_levels), strict=True)
@@ -133,7 +139,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         read_choice("generator", generator, GENERATORS)
         if search_depth is not None:
             search_depth = read_count("search_depth", search_depth, 3)
-        self.law = law_of(generator, search_depth, self.height, self.width, self.boxes)
+        self._drawn = min(self.height, SIDE), min(self.width, SIDE), min(self.boxes, MAX_DRAWN_BOXES)
+        self.law = law_of(generator, search_depth, *self._drawn)
         own = bool(self.own_levels)
         self.orientation = read_orientation(orientation, self.height, self.width, own)
         name = law_name(generator, search_depth)
@@ -206,9 +213,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         draw = generate
         if self.law.nodes > PLAIN_NODES:
             from ragen_envs.games.sokoban.kernels import generate as draw
-        board, _, self.rng.stream = draw(
-            self.height, self.width, self.boxes, self.law, self.rng.stream, split
-        )
+        self.height, self.width, boxes = self._drawn  # also after own levels of other sizes
+        board, _, self.rng.stream = draw(self.height, self.width, boxes, self.law, self.rng.stream, split)
         self.place(board)
 
     def start(self, level: str) -> None:

@@ -40,8 +40,10 @@ class SudokuText(BoardText):
     cell_names = CELL_NAMES
 
     def legend(self, symbols: Symbols) -> str:
-        digits = " ".join(symbols[name] for name in CELL_NAMES[1:])
-        return f"{symbols['empty']} empty cell, {digits} digits"
+        digits = [symbols[name] for name in CELL_NAMES[1:]]
+        if digits != ["1", "2", "3", "4"]:
+            return super().legend(symbols)
+        return f"{symbols['empty']} empty cell, {' '.join(digits)} digits"
 
     def rules(self, env: Any) -> str:
         return (

@@ -20,15 +20,17 @@ class WebShopText(OwnText):
     """The text face of the shop."""
 
     def rules(self, env: Any) -> str:
+        published = env.catalogue.published
+        limit = "perhaps a price limit" if published else "a price limit"
         reward = (
             "1 if everything is as asked, 0 otherwise"
             if env.reward == "binary"
-            else "the share of what was asked for that the purchase has, from 0 to 1, nothing for another "
-            "kind of product"
+            else "the share of what was asked for that the purchase has, from 0 to 1, "
+            f"{'little' if published else 'nothing'} for another kind of product"
         )
         return (
             "You are shopping in an online shop. The instruction says what to buy: the kind of product, its "
-            "attributes, the options to choose and a price limit. search[words], on any page, shows up to 50 "
+            f"attributes, the options to choose and {limit}. search[words], on any page, shows up to 50 "
             "products, ten on a page. click[button] presses a button of the page: a product's number opens "
             "it; an option, such as click[navy], chooses it; Description, Features and Reviews show more; "
             f"a search, {PREVIOUS} to the results or another product drops the options chosen; {BUY} buys "
