@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -188,7 +190,8 @@ def _train(
     data: Any = labelled_all(rows) if config.messages else [labelled(row) for row in rows]
     trainer = ImitationTrainer(model=model, args=args, train_dataset=data, data_collator=padded)
     try:
-        trainer.train()
+        with redirect_stdout(sys.stderr):  # the only output is the folder
+            trainer.train()
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

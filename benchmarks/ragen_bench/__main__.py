@@ -121,6 +121,8 @@ def _run(arguments: Sequence[str] | None, received: Sequence[int]) -> int:
         # Errors of the command line's usage; their class moved between versions of typer.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             message = error.format_message()  # none where the help was shown instead
+            if "--import" in message:
+                message += "; it stands before the command: ragen --import FILE"
             return _fail(message) if message else FAILED
         raise
 

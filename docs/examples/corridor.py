@@ -14,6 +14,7 @@ class CorridorEnv(GameEnv[str]):
         "Rewards: 1 at the coin, otherwise 0."
     )
     action_names = ("Left", "Right")
+    deterministic = True
 
     def draw_level(self, rng: Rng) -> str:
         player, coin = rng.sample(range(LENGTH), 2)

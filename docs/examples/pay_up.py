@@ -11,6 +11,7 @@ class PayUpEnv(WordGameEnv):
 
     rules = "Pay the amount exactly; you get no change. Rewards: 1 when it is paid, otherwise 0."
     action_names = ("pay <coin>",)
+    deterministic = True
 
     def draw_level(self, rng: Rng) -> str:
         coins = sorted(rng.choice((1, 2, 5, 10, 20, 50)) for _ in range(6))

@@ -195,6 +195,10 @@ class Trainer:
             except (EngineError, TrainingFailedError, BrokenGamesError):
                 self.state.save_settled(journal)
                 raise
+            except KeyboardInterrupt:
+                if self.accelerator.num_processes == 1:  # others may not have been interrupted
+                    self.state.save_settled(journal)
+                raise
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -268,7 +272,7 @@ class Trainer:
         if skipped := sum(round(share * steps) for share, steps in shares):
             self._warn(
                 f"optimizer steps skipped in this run, because a gradient was not finite: {skipped}; "
-                "lower update.learning_rate"
+                "lower update.learning_rate in a new run"
             )
         self._call("on_train_end")
 
@@ -340,7 +344,7 @@ class Trainer:
         if self.learner.diverged:
             raise TrainingFailedError(
                 f"the gradient was not finite in {self.learner.bad_steps} optimizer steps in a row; the "
-                f"state is saved in '{self.state.checkpoints}'; lower update.learning_rate"
+                f"state is saved in '{self.state.checkpoints}'; lower update.learning_rate in a new run"
             )
         return action == "stopped"
 

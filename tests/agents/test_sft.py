@@ -485,6 +485,7 @@ def test_the_best_attempt_at_a_level_is_chosen(solved_only, best_of, played):
         (["--from", "{run}:oracle"], "has the games Bandit, FrozenLake; name one"),
         (["sokoban", "--from", "{run}:oracle"], "has no episode of ragen/SokobanText-v0"),
         (["bandit", "noise=0.1", "--from", "{run}:oracle"], "noise has no effect with --from"),
+        (["noise=0.1", "--from", "{run}:oracle"], "noise has no effect with --from"),
         (["bandit", "--from", "{test}"], "holds test levels, on which a model must not be trained"),
         (["bandit", "--from", "{run}:oracle", "--recipe", "smollm2-bandit"], "leave one out"),
     ],

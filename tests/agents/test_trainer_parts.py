@@ -6,6 +6,7 @@ from functools import partial
 from itertools import count
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -190,9 +191,25 @@ def test_callbacks_see_the_run_in_its_order(plain, tmp_path):
     ]  # fmt: skip
 
 
+class Interrupts(Callback):
+    def on_rollout_end(self, trainer, iteration, trajectories):
+        if iteration == 3:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_before_the_update_loses_no_finished_iteration(plain, tmp_path):
+    layer = {**plain, "iterations": 4, "save_every": 4}
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path / "cut", layer, callbacks=[Interrupts()]).run()
+    assert [folder.name for folder in (tmp_path / "cut/checkpoints").iterdir()] == ["000002"]
+    trainer(tmp_path / "cut", layer).run()
+    trainer(tmp_path / "whole", layer).run()
+    assert lines(tmp_path / "cut")[-1]["grad_norm"] == lines(tmp_path / "whole")[-1]["grad_norm"]
+
+
 class Adds(Callback):
     def on_evaluate(self, trainer, iteration, metrics):
-        metrics["validation/mine"] = 10.0 + iteration
+        metrics["validation/mine"] = np.float32(10.0 + iteration)
 
 
 def test_numbers_that_a_callback_adds_are_kept_from_the_first_evaluation_on(plain, tmp_path):

@@ -222,7 +222,7 @@ def test_compare_takes_runs_names_and_plays_controls_that_are_missing(tmp_path, 
     assert main(words) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["p"] for row in rows] == rb.compare(run, other)["p"].tolist()
-    assert "A more" in table._repr_html_()
+    assert "A / B" in table._repr_html_()
 
 
 def test_a_notebook_shows_boards_as_pictures(finished):
@@ -232,6 +232,9 @@ def test_a_notebook_shows_boards_as_pictures(finished):
     assert shown.count('<img src="data:image/png;base64,') == len(view.record.turns) + 1
     assert "oracle: solved" in shown
     assert "optimum (exact)" in run._repr_html_()
+    told = str(view)
+    assert all(turn.user in told and turn.reply in told for turn in view.record.turns)
+    assert repr(view) == f"<EpisodeView {told.splitlines()[0]}>"
     with pytest.raises(RagenError, match="has no episode of oracle on level 99"):
         run.episode("oracle", "Bandit", 99)
 
@@ -262,12 +265,33 @@ def test_export_writes_the_tables(kind, run, capsys):
     }  # fmt: skip
     loaded = rb.load(run)
     for path, data in zip(paths, (loaded.episodes(), loaded.turns()), strict=False):
-        back = pd.read_json(path, lines=True) if kind == "jsonl" else pd.read_parquet(path)
+        back = (
+            pd.read_json(path, lines=True, precise_float=True) if kind == "jsonl" else pd.read_parquet(path)
+        )
         assert list(back.columns) == list(data.columns)
         assert len(back) == len(data)
+        assert (back["seconds"] == data["seconds"]).all()
     (run / kind / "mine.txt").write_text("keep")
     assert main(["export", str(run), "--format", kind]) == 2
     assert (run / kind / "mine.txt").exists()
+
+
+def test_exports_have_the_same_types_whether_or_not_a_column_has_a_value(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    told = []
+    for name in ("oracle", "noop"):
+        run = rb.evaluate(name, games="Bandit", episodes=2, out=tmp_path / name)
+        paths = run.export("parquet", tmp_path / f"{name}-tables")
+        told.append([pyarrow.read_schema(path).remove_metadata() for path in paths])
+    assert told[0] == told[1]
+
+
+def test_the_card_of_an_export_names_own_levels(tmp_path):
+    pytest.importorskip("pyarrow")
+    level = ["######", "#P_XO#", "######"]
+    run = rb.evaluate("oracle", games="Sokoban", settings={"level": level}, episodes=1, out=tmp_path / "run")
+    *_, card = run.export("hf", tmp_path / "hf")
+    assert "core 2, own levels." in card.read_text()
 
 
 def test_datasets_loads_the_exported_folder(run, tmp_path, monkeypatch):

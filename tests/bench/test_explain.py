@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from statistics import fmean, variance
 
@@ -143,7 +144,7 @@ def test_a_run_is_explained(tmp_path, capsys):
     assert rows["FrozenLake", "oracle"]["corrected"] == pytest.approx(rows["FrozenLake", "oracle"]["optimal"])
     assert main(["explain", out]) == 0
     said = capsys.readouterr().out
-    assert "turns of random to look at first:" in said
+    assert re.search(r"turns of random to look at first:\n  \w+ level \d+, turn \d+: ", said)
     assert "turns of oracle" not in said
     assert main(["explain", str(tmp_path)]) == 2
     assert "Traceback" not in capsys.readouterr().err
@@ -204,8 +205,8 @@ def test_episodes_that_exceeded_the_context_count_in_success_only(played, capsys
     assert [rows[name]["judged"] for name in ("models:lost", "oracle")] == [0, 8]
     assert rows["models:lost"]["regret"] is None
     left_out = (
-        "8 of 8 episodes of models:lost are left out of the columns on decisions, because they "
-        "exceeded the model's context"
+        "8 of 8 episodes of models:short and 8 of 8 episodes of models:lost are left out of the columns on "
+        "decisions, because they exceeded the model's context"
     )
     assert left_out in tables[1]["notes"]
     assert left_out not in tables[0]["notes"]

@@ -97,3 +97,8 @@ def test_more_episodes_than_levels_are_named_as_such(tmp_path, capsys):
     assert main(arguments) == 2
     assert "episodes is 5000: " in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_an_import_after_the_command_says_where_it_stands(capsys):
+    assert main(["games", "--import", "lift.py"]) == 2
+    assert "it stands before the command: ragen --import FILE" in capsys.readouterr().err

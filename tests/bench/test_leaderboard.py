@@ -270,10 +270,15 @@ def test_bad_lines_are_named(entry, line, named, rejected):
             lambda e: e["config"]["suite"].update(episodes=64),
             f"needs {SMALL}: play it again with --episodes {SMALL}",
         ),
+        (
+            lambda e: [e["config"]["suite"].update(episodes=64), e["config"]["suite"]["tasks"].pop("Cube")],
+            f"of each game, but an entry needs {SMALL}, and lacks Cube, but an entry plays all games of the "
+            f"suite 'core': play it again with --episodes {SMALL} and without --game",
+        ),
         (lambda e: e["config"]["suite"].update(episodes=10**9), f"but an entry needs {SMALL}"),
         (
             lambda e: [e["config"]["suite"]["tasks"].pop(game) for game in ("Bandit", "Sokoban")],
-            "the run lacks Bandit, Sokoban: an entry plays all games of the suite 'core'; play it again "
+            "the run lacks Bandit, Sokoban, but an entry plays all games of the suite 'core': play it again "
             "without --game",
         ),
         (

@@ -297,3 +297,37 @@ def test_every_table_fits_a_narrow_terminal(capsys, monkeypatch):
     for command in ([*words, "--episodes", "2", "--out", "runs/wide"], ["show", "runs/wide"]):
         assert main(command) == 0
         assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+SWEEP = "{{name: mine, version: 1, description: One., games: [{games}], episodes: 4, axes: {{{axes}}}}}"
+
+
+def sweep_of(tmp_path, games, axes, agent, **kwargs):
+    (tmp_path / "mine.yaml").write_text(SWEEP.format(games=games, axes=axes))
+    return rb.sweep(tmp_path / "mine.yaml", agent, **kwargs)
+
+
+def test_names_of_points_may_have_a_dot(tmp_path):
+    points = '"0.1": {settings: {success_rate: 0.1}}, "1": {settings: {success_rate: 1.0}}'
+    axes = f'slip: {{label: s, reference: "0.1", points: {{{points}}}}}'
+    run = sweep_of(tmp_path, "FrozenLake", axes, "noop")
+    assert set(run.table()["reference"]) == {"0.1"}
+
+
+def test_games_without_a_success_have_no_share_and_no_difference_of_it(tmp_path):
+    points = "a: {}, b: {settings: {think: false}}"
+    axes = f"form: {{label: f, twins: true, reference: a, points: {{{points}}}}}"
+    run = sweep_of(tmp_path, "Blackjack-v1", axes, "random")
+    assert run.table()["difference"].isna().all()
+    assert not len(run.shares())
+
+
+def test_an_axis_of_one_game_takes_no_share_from_the_others(tmp_path):
+    turns = "turns: {label: t, twins: true, reference: a, points: {a: {}, b: {settings: {orientation: 1}}}}"
+    other = "{games: {Sokoban: {think: false}}}"
+    both = f"words: {{label: w, twins: true, reference: a, points: {{a: {{}}, c: {other}}}}}"
+    run = sweep_of(tmp_path, "Sokoban, FrozenLake", f"{turns}, {both}", "random", attempts=2)
+    shares = run.shares().set_index(["game", "source"])["share"]
+    assert set(shares["FrozenLake"].index) == {"level", "turns", "sampling"}
+    assert shares["FrozenLake"].notna().all()
+    assert "words" in shares["Sokoban"]

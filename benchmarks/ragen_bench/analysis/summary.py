@@ -53,11 +53,10 @@ def explain_run(run: Run, track: Track = iter) -> Explained:
 
 def _left_out(run: Run, reasons: Mapping[tuple[str, str], int]) -> Iterator[str]:
     played = Counter(episode.agent for episode in run.episodes)
-    for (agent, reason), count in reasons.items():
-        yield (
-            f"{count} of {played[agent]} episodes of {agent} are left out of the columns on decisions, "
-            f"because {reason}"
-        )
+    for reason in dict.fromkeys(reason for _, reason in reasons):
+        agents = [agent for agent, given in reasons if given == reason]
+        counts = [f"{reasons[agent, reason]} of {played[agent]} episodes of {agent}" for agent in agents]
+        yield f"{' and '.join(counts)} are left out of the columns on decisions, because {reason}"
 
 
 def summarise_ledgers(run: Run, explained: Explained) -> pd.DataFrame:

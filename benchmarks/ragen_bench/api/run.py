@@ -31,7 +31,7 @@ from ragen_bench.analysis.thoughts import (
     thoughts_grid,
 )
 from ragen_bench.config.own_levels import own_level_notes
-from ragen_bench.config.run_config import RunConfig
+from ragen_bench.config.run_config import ENTRY, RunConfig
 from ragen_bench.config.suites import levels_title
 from ragen_bench.console.formats import score_grid
 from ragen_bench.console.progress import bar
@@ -206,7 +206,13 @@ class Run:
         Args:
             kind: "parquet", "jsonl", or "hf": a folder that `datasets.load_dataset` reads.
             out: Folder of the files; by default one in the run directory, named after the kind.
+
+        Raises:
+            RagenError: The run is an entry of the leaderboard and ``out`` is not given, or the files cannot
+                be written.
         """
+        if out is None and (self.folder / ENTRY).is_file():
+            raise RagenError(f"'{self.folder}' is an entry of the leaderboard; name another folder (out=...)")
         return write_tables(self.records, Path(out) if out else self.folder / kind, kind)
 
     @property
@@ -276,21 +282,37 @@ def load(folder: str | Path, checked: bool = True) -> Run:
     return run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EpisodeView:
-    """An episode that a notebook shows turn by turn, with each board, as a picture if the game draws one."""
+    """An episode, turn by turn: printed as the conversation, in a notebook with a board for each turn."""
 
     record: Episode
     """The episode as it is recorded."""
 
+    @property
+    def _title(self) -> str:
+        episode = self.record
+        solved = "solved" if episode.success else "not solved" if episode.has_success else "played"
+        return (
+            f"{episode.task}, level {episode.instance.index}, {episode.agent}: {solved} ({episode.end}), "
+            f"return {episode.episode_return:.2f}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<EpisodeView {self._title}>"
+
+    def __str__(self) -> str:
+        episode = self.record
+        turns = [
+            f"--- turn {number} ---\n{turn.user}\n--- reply ---\n{turn.reply}"
+            for number, turn in enumerate(episode.turns, start=1)
+        ]
+        return "\n\n".join([self._title, *turns, f"--- end ---\n{episode.error or episode.closing}"])
+
     def _repr_html_(self) -> str:
         episode, env = self.record, make_env(replay_spec(self.record))
         game: Any = env.unwrapped
-        solved = "solved" if episode.success else "not solved" if episode.has_success else "played"
-        parts = [
-            f"<b>{escape(episode.task)}</b>, level {episode.instance.index}, {escape(episode.agent)}: "
-            f"{solved} ({episode.end}), return {episode.episode_return:.2f}<table>"
-        ]
+        parts = [f"<b>{escape(self._title)}</b><table>"]
         for number, turn in enumerate(episode.turns, start=1):
             parts.append(
                 f'<tr><td>{number}</td><td>{_board(env)}</td><td style="text-align: left">'

@@ -16,7 +16,7 @@ from ragen_bench.config.agents import Agents
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.console.tables import Table
 from ragen_bench.evaluation.notes import run_notes
-from ragen_bench.evaluation.run_table import shared_levels_note
+from ragen_bench.evaluation.run_table import attempts_note, shared_levels_note
 from ragen_bench.sweeps.report import draw_sweep, shares_grid, shares_table, sweep_grids, sweep_table
 from ragen_bench.sweeps.sweep import Sweep, load_sweep
 from ragen_envs.errors import RagenError
@@ -49,6 +49,7 @@ class SweepRun(Run):
         long = [
             *own_level_notes(self.config.suite.tasks),
             *(shared := shared_levels_note(self.records.samples)),
+            *attempts_note(self.config.attempts),
         ]
         notes = [note for note in run_notes(self.records) if note not in long]
         if shared:

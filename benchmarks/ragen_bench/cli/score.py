@@ -248,6 +248,7 @@ def print_closing(folder: Path, failed: int, stopped: str | None) -> None:
 
 def _closing_lines(folder: Path, config: "BaseConfig", failed: int) -> Iterator[str]:
     """Yield the commands that show more of a run, each after its name, and how many episodes failed."""
+    from ragen_agents.policies import CONTROLS
     from ragen_bench.config.extensions import ragen_for
     from ragen_bench.config.run_config import MatchConfig
 
@@ -257,8 +258,10 @@ def _closing_lines(folder: Path, config: "BaseConfig", failed: int) -> Iterator[
         yield f"explain: {ragen} explain {run}"
     yield f"view: {ragen} view {run}"
     if not is_match and len(config.agents) > 1:
-        first, second = (shlex.quote(agent.name) for agent in config.agents[:2])
-        yield f"compare: {ragen} compare {run}:{second} :{first}"
+        names = [agent.name for agent in config.agents]
+        one = next((name for name in names if name not in CONTROLS), names[1])
+        other = next(name for name in names if name != one)
+        yield f"compare: {ragen} compare {run}:{shlex.quote(one)} :{shlex.quote(other)}"
     yield f"verify: {ragen} verify {run}"
     if failed:
         one, many = ("match", "matches") if is_match else ("episode", "episodes")

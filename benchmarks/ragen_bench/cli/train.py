@@ -67,7 +67,7 @@ def train(
     display shows success and return of the episodes, entropy of the policy (nats per token), std
     (standard deviation of the return within groups), gradient (norm), and the seconds of an iteration.
     """
-    from ragen_agents.starpo.run.run_directory import default_run_dir
+    from ragen_agents.starpo.run.run_directory import default_run_dir, own_parts
     from ragen_bench.training.run_summary import run_summary
     from ragen_bench.training.train_settings import make_train_config, recipe_config, recipe_overrides
 
@@ -88,7 +88,7 @@ def train(
         return
     if device_memory is not None or devices != 1:
         raise RagenError("--device-memory and --devices are for --plan")
-    folder = out or default_run_dir(config)
+    folder = out or default_run_dir(config, own_parts(config))
     _train(folder, config)
     if os.environ.get("RANK", "0") == "0":
         print("\n".join(run_summary(folder)), file=sys.stderr)
@@ -98,6 +98,8 @@ def _train(folder: Path, config: "TrainConfig") -> None:
     from ragen_agents.allocator import keep_freed_memory
     from ragen_agents.starpo import Trainer
     from ragen_agents.starpo.callbacks import ReportMetrics
+    from ragen_agents.starpo.run.checkpoint import latest
+    from ragen_agents.starpo.run.run_state import CHECKPOINTS
     from ragen_bench.training.progress_view import TrainingView
 
     keep_freed_memory()
@@ -108,11 +110,13 @@ def _train(folder: Path, config: "TrainConfig") -> None:
             with closing(trainer):
                 stopped = _stop_at_interrupt(trainer)
                 trainer.run()
+                if not stopped or trainer.state.progress.iteration >= config.iterations:
+                    return
+        where = f"finished iterations are in {folder}, and"
     except KeyboardInterrupt:
-        stopped = [True]
-    if stopped:
-        where = f"finished iterations are in {folder}, and" if folder.exists() else "nothing is saved yet;"
-        raise InterruptedCommandError(f"{where} the same command resumes the run") from None
+        saved = latest(folder / CHECKPOINTS)
+        where = "nothing is saved yet;" if saved is None else f"the last checkpoint is {saved};"
+    raise InterruptedCommandError(f"{where} the same command resumes the run")
 
 
 def _stop_at_interrupt(trainer: "Trainer") -> list[bool]:
@@ -181,6 +185,7 @@ def sft(
     from ragen_agents.starpo import merged
     from ragen_bench.config.game_names import text_id_of
     from ragen_bench.config.overrides import read_overrides
+    from ragen_bench.config.own_levels import with_level_texts
     from ragen_bench.training.own_episodes import choose_episodes, written_conversations
     from ragen_bench.training.run_summary import scoring_command
     from ragen_bench.training.train_settings import imitation_of, recipe_overrides
@@ -191,6 +196,8 @@ def sft(
     if source is not None:
         if recipe is not None:
             raise RagenError("--recipe and --from are two sources of episodes; leave one out")
+        if game is not None and "=" in game:
+            settings, game = [game, *settings], None
         given = read_overrides(settings)
         if decided := {"game", "env_kwargs", "demonstrations", "noise", "variants"} & given.keys():
             raise RagenError(f"{min(decided)} has no effect with --from; leave it out")
@@ -209,6 +216,7 @@ def sft(
             raise RagenError("name a game, a --recipe, or a run with --from")
         given = merged(begun, read_overrides(settings))
         given["game"] = text_id_of(str(given["game"]))
+        given["env_kwargs"] = with_level_texts(given["game"], given.get("env_kwargs", {}))
     config = validate(SftConfig, given, "settings")
     keep_freed_memory()
     try:

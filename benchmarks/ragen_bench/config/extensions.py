@@ -26,9 +26,13 @@ def imported_extensions() -> list[str]:
     return list(dict.fromkeys(_imported))
 
 
-def ragen_for(games: Iterable[str]) -> str:
-    """Return ``ragen`` with the extensions that games may need, by their ids; the suite's own need none."""
-    needed = [] if all(game.startswith("ragen/") for game in games) else imported_extensions()
+def ragen_for(games: Iterable[str], has_parts: bool = False) -> str:
+    """Return ``ragen`` with the extensions that games may need, by their ids, or that have a trainer's parts.
+
+    The suite's own games need none.
+    """
+    own = has_parts or not all(game.startswith("ragen/") for game in games)
+    needed = imported_extensions() if own else []
     return " ".join(["ragen", *(f"--import {shlex.quote(name)}" for name in needed)])
 
 

@@ -6,7 +6,10 @@ from typing import Final
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import plain_id, text_ids
 
-FOR_SEVERAL: Final = "; ragen match plays games for several players"
+FOR_SEVERAL: Final = (
+    "; ragen match plays games for several players, and one of your own must be imported before the command: "
+    "ragen --import FILE"
+)
 """End of the error about an unknown game."""
 
 

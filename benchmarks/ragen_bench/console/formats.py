@@ -159,8 +159,9 @@ def _print_grid(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> Non
     console.width = width
     for note in notes:
         line = note if note.startswith("warning: ") else f"note: {note}"
-        whole = textwrap.fill(line, console.width, break_long_words=False, break_on_hyphens=False)
-        console.print(whole, soft_wrap=True)  # paths stay whole
+        for part in line.split("\n"):
+            whole = textwrap.fill(part, console.width, break_long_words=False, break_on_hyphens=False)
+            console.print(whole, soft_wrap=True)  # paths stay whole
 
 
 def _columns_to_hide(console: Console, grid: Grid) -> list[str]:

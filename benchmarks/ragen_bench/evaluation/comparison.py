@@ -287,7 +287,7 @@ def comparison_grid(data: pd.DataFrame, measure: str) -> Grid:
     columns: dict[str, Cells] = {
         "game": "game", "n": "n", f"A{unit}": lambda row: number(scale * row["a"], digits),
         f"B{unit}": lambda row: number(scale * row["b"], digits), f"A - B [95% CI]{unit}": difference,
-        "A more": "a_more", "B more": "b_more", "p": lambda row: f"{row['p']:.3g}",
+        "A / B\nmore": lambda row: f"{row['a_more']} / {row['b_more']}", "p": lambda row: f"{row['p']:.3g}",
         "p Holm": lambda row: f"{row['p_holm']:.3g}", "verdict": "verdict",
     }  # fmt: skip
-    return grid_of(data, columns, left=1, hideable=("p", "B more", "A more", "n"))
+    return grid_of(data, columns, left=1, hideable=("p", "A / B\nmore", "n"))

@@ -225,14 +225,19 @@ def chance_of(episode: Episode, reference: Sample | None) -> float | None:
     return mean(solved) if solved else None
 
 
+def attempts_note(attempts: int) -> list[str]:
+    """Return the note on the columns of several attempts, if there are several."""
+    if attempts == 1:
+        return []
+    return [
+        f"{attempts} attempts at each level: success is that of one attempt (pass@1); pass@k and "
+        f"pass^k are the shares of levels solved in at least one and in all of the {attempts} attempts"
+    ]
+
+
 def notes(run: Run) -> list[str]:
     """Return the notes below the table."""
-    lines = own_level_notes(run.config.suite.tasks)
-    if (attempts := run.config.attempts) > 1:
-        lines.append(
-            f"{attempts} attempts at each level: success is that of one attempt (pass@1); pass@k and "
-            f"pass^k are the shares of levels solved in at least one and in all of the {attempts} attempts"
-        )
+    lines = own_level_notes(run.config.suite.tasks) + attempts_note(run.config.attempts)
     sampled = {e.task for e in run.episodes if e.random_success is None and e.optimal_success is not None}
     lines += [_reference_note(run, task) for task in run.config.suite.tasks if task in sampled]
     lines += [note for task in run.config.suite.tasks for note in _optimum_note(run, task)]

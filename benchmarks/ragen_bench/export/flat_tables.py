@@ -9,6 +9,7 @@ import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import new_folder, writing
+from ragen_bench.config.suites import levels_title
 from ragen_bench.evaluation.run_table import EXACT, Run
 from ragen_envs.errors import RagenError, install_hint
 
@@ -114,6 +115,28 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def _json_lines(data: pd.DataFrame) -> str:
+    """Return a table as JSON, a row a line; pandas would round its numbers."""
+    rows = data.astype(object).where(data.notna(), None).to_dict("records")
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+
+
+def _schema(data: pd.DataFrame) -> Any:
+    """Return the schema of a table, the same whether or not a column has a value."""
+    import pyarrow as pa
+
+    values = {"effective": pa.bool_(), "rewards": pa.float64()}
+    fields = []
+    for field in pa.Schema.from_pandas(data, preserve_index=False):
+        kind = field.type
+        if pa.types.is_null(kind):
+            kind = pa.string()
+        elif pa.types.is_list(kind) and pa.types.is_null(kind.value_type):
+            kind = pa.list_(values.get(field.name, pa.string()))
+        fields.append(field.with_type(kind))
+    return pa.schema(fields)
+
+
 _CARD: Final = """---
 configs:
 - config_name: episodes
@@ -123,7 +146,7 @@ configs:
   data_files: turns.parquet
 ---
 
-A row for each episode, and one for each turn, of a run of ragen bench with the suite {suite}, {split} levels.
+A row for each episode, and one for each turn, of a run of ragen bench with the suite {suite}.
 """
 
 
@@ -150,13 +173,13 @@ def write_tables(run: Run, out: Path, kind: TableFormat) -> list[Path]:
             for name, data in (("episodes", episode_rows(run)), ("turns", turn_rows(run))):
                 names.append(f"{name}.{'jsonl' if kind == 'jsonl' else 'parquet'}")
                 if kind == "jsonl":
-                    data.to_json(new / names[-1], orient="records", lines=True, force_ascii=False)
+                    (new / names[-1]).write_text(_json_lines(data), encoding="utf-8")
                 else:
-                    data.to_parquet(new / names[-1], engine="pyarrow", index=False)
+                    schema = _schema(data)
+                    data.to_parquet(new / names[-1], engine="pyarrow", index=False, schema=schema)
             if kind == "hf":
-                suite = run.config.suite
                 names.append("README.md")
-                card = _CARD.format(suite=f"{suite.name} {suite.version}", split=suite.split)
+                card = _CARD.format(suite=levels_title(run.config.suite))
                 (new / names[-1]).write_text(card, encoding="utf-8")
     except ImportError as error:
         raise RagenError(f"Parquet needs pyarrow; {install_hint('leaderboard')}") from error

@@ -36,6 +36,7 @@ from inspect_ai.scorer import Score
 
 from ragen_agents.rollout import Episode, TurnRecord
 from ragen_agents.run_files.files import writing
+from ragen_bench.config.own_levels import own_level_count
 from ragen_bench.console.progress import Track
 from ragen_bench.evaluation.run_table import Run, Sample, summarise
 from ragen_bench.runs.directory import EPISODES
@@ -72,6 +73,7 @@ def _log(run: Run, agent: str, game: str, sample: Sample, row: Mapping[Any, Any]
     metrics = {
         name: EvalMetric(name=name, value=float(row[name])) for name in METRICS if math.isfinite(row[name])
     }
+    whose = "own" if own_level_count(task.settings) else task.split or suite.split
     return EvalLog(
         status="success" if whole else "cancelled",
         eval=EvalSpec(
@@ -83,7 +85,7 @@ def _log(run: Run, agent: str, game: str, sample: Sample, row: Mapping[Any, Any]
             task_version=suite.version,
             task_args={"env": task.env, **task.settings},
             dataset=EvalDataset(
-                name=f"{suite.name}, {suite.split} levels",
+                name=f"{suite.name}, {whose} levels",
                 samples=suite.episodes,
                 sample_ids=list(range(suite.episodes)),
             ),

@@ -225,25 +225,25 @@ def _check_suite(suite: Suite) -> None:
         )
     if suite.split != "test":
         raise EntryError(f"config.suite.split is '{suite.split}', but only test levels count")
-    if suite.episodes != LEVELS:
-        raise EntryError(
-            f"the run has {suite.episodes} level{'s' if suite.episodes != 1 else ''} of each game, but an "
-            f"entry needs {LEVELS}: play it again with --episodes {LEVELS}"
-        )
     bundled = load_suite(suite.name)
+    faults, options = [], []
+    if suite.episodes != LEVELS:
+        plural = "s" if suite.episodes != 1 else ""
+        faults.append(f"has {suite.episodes} level{plural} of each game, but an entry needs {LEVELS}")
+        options.append(f"with --episodes {LEVELS}")
+    if list(suite.tasks) != list(bundled.tasks):
+        missing = [game for game in bundled.tasks if game not in suite.tasks]
+        lacks = f"lacks {', '.join(missing)}" if missing else "has other games, or has them in another order"
+        faults.append(f"{lacks}, but an entry plays all games of the suite '{suite.name}'")
+        options.append("without --game")
+    if faults:
+        raise EntryError(f"the run {', and '.join(faults)}: play it again {' and '.join(options)}")
     for field in Suite.model_fields:
         if field not in _FREE and getattr(suite, field) != getattr(bundled, field):
             raise EntryError(
                 f"config.suite.{field} is not that of the suite '{suite.name}'; "
                 "an entry plays all games of a suite under its settings"
             )
-    if list(suite.tasks) != list(bundled.tasks):
-        missing = [game for game in bundled.tasks if game not in suite.tasks]
-        lacks = f"lacks {', '.join(missing)}" if missing else "has other games, or has them in another order"
-        raise EntryError(
-            f"the run {lacks}: an entry plays all games of the suite '{suite.name}'; play it again without "
-            "--game"
-        )
     prompt = prompt_settings(suite)
     for name, task in suite.tasks.items():
         original = bundled.tasks[name]

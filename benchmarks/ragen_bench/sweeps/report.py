@@ -76,7 +76,9 @@ def _compare(
     pairs = [(a[index], b[index]) for index in a if index in b and place.task != place.reference]
     paired = all(one.instance.key == other.instance.key for one, other in pairs)
     change, p = _UNKNOWN, nan
-    if not paired:
+    if not all(episode.has_success for episode in (*a.values(), *b.values())):
+        pass
+    elif not paired:
         first, second = (
             Interval(*(known[task, agent][f"success{end}"] for end in ("", "_low", "_high")))
             for task in (place.task, place.reference)
@@ -87,7 +89,7 @@ def _compare(
         clusters = level_clusters(one for one, _ in pairs)
         change, p, *_ = compare_rates(solved[:, 0], solved[:, 1], clusters)
     return {
-        "reference": place.reference.rpartition(".")[2], **change.columns("difference"),
+        "reference": place.reference_point, **change.columns("difference"),
         "paired": paired, "p": p, "p_holm": nan,
     }  # fmt: skip
 
@@ -132,8 +134,11 @@ def shares_table(run: Run, sweep: Sweep) -> pd.DataFrame:
             if place.game == game:
                 names = forms.setdefault(place.axis, [place.reference])
                 names += [place.task] if place.task != place.reference else []
+        forms = {axis: names for axis, names in forms.items() if len(names) > 1}
         samples = [run.samples.get((agent, task), {}) for names in forms.values() for task in names]
         if suite.episodes < 2 or any(len(each) < suite.episodes * attempts for each in samples):
+            continue
+        if not samples or not all(episode.has_success for each in samples for episode in each.values()):
             continue
         factors = {axis: _outcomes(run, agent, names) for axis, names in forms.items()}
         clusters = number_clusters([samples[0][i].instance.key for i in range(suite.episodes)])

@@ -55,6 +55,7 @@ class Place(NamedTuple):
     task: str
     reference: str
     """Task of the point with which this one is compared; its own for the reference."""
+    reference_point: str
 
 
 class Sweep(StrictModel):
@@ -107,8 +108,11 @@ class Sweep(StrictModel):
                 own = [(point, f"{game}.{name}.{point}") for point in axis.points]
                 if axis.reference is None:
                     own.insert(0, (STANDARD, f"{game}.{STANDARD}"))
-                first = dict(own)[axis.reference or STANDARD]
-                listed += [Place(game, name, point, task, first) for point, task in own if task in tasks]
+                first = axis.reference or STANDARD
+                reference = dict(own)[first]
+                listed += [
+                    Place(game, name, point, task, reference, first) for point, task in own if task in tasks
+                ]
         return listed
 
     def suite(self, games: Sequence[str], episodes: int | None, level_seed: int) -> Suite:

@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ragen_agents.run_files.files import writing
+from ragen_agents.run_files.files import write_atomically, writing
 from ragen_agents.run_files.records import read_lines, read_metrics
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.journal import SAMPLES
@@ -46,7 +46,7 @@ _PANELS: Final = (
     _share("valid replies", "valid", "validation/valid"),
     _Panel("length of a reply", "tokens", ("reply_tokens", "validation/reply_tokens")),
     _share("replies with the most frequent thought", "template_share"),
-    _share("different pairs of tokens", "distinct_2"),
+    _share("different pairs of words", "distinct_2"),
     _Panel(
         "information of first texts about their prompts", "nats",
         ("information/first/reply/mutual_information", "information/first/thought/mutual_information"),
@@ -115,12 +115,12 @@ def write_report(run: Path, out: Path) -> None:
         conversations=_conversations(run),
     )
     with writing(out):
-        out.write_text(text, encoding="utf-8")
+        write_atomically(out, text)
 
 
 def _filter(config: TrainConfig) -> str:
     kind = config.filter.kind
-    return kind if kind == "none" else f"{kind}, keep {config.filter.ratio:g}"
+    return kind if kind in ("none", "nonzero") else f"{kind}, keep {config.filter.ratio:g}"
 
 
 def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tuple[str, str]]:

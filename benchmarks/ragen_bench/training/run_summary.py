@@ -10,7 +10,7 @@ from ragen_agents.run_files.records import read_metrics
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.checkpoint import latest
-from ragen_agents.starpo.run.run_directory import load_train_config
+from ragen_agents.starpo.run.run_directory import load_train_config, own_parts
 from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
 from ragen_bench.config.agents import model_path
 from ragen_bench.config.extensions import ragen_for
@@ -26,12 +26,14 @@ def run_summary(folder: Path) -> list[str]:
     metrics = read_metrics(folder)
     best = folder / BEST
     model = best if best.exists() else latest(folder / CHECKPOINTS)
+    config = load_train_config(folder)
+    ragen = ragen_for([config.game], has_parts=bool(own_parts(config)))
     return [
         *_learned([line for line in metrics if "validation/success" in line]),
         *_course(metrics),
         f"run: {folder}",
-        f"report: ragen report {folder}",
-        *scoring_command(model, load_train_config(folder)),
+        f"report: {ragen} report {shlex.quote(str(folder))}",
+        *scoring_command(model, config),
     ]
 
 
@@ -67,6 +69,8 @@ def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -
         options += _sampling_options(config)
     game = f"--game {short_name(config.game)}"
     agent = f"--agent {shlex.quote(model_path(str(model)))}"
+    if not config.game.startswith("ragen/"):  # its score may need sampled random play
+        agent += " --agent random"
     yield " ".join((f"score: {ragen_for([config.game])} bench", agent, game, *options))
 
 

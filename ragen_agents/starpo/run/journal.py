@@ -66,8 +66,9 @@ class Journal(ResourceContext):
 
     def metrics(self, iteration: int, values: dict[str, Any]) -> None:
         """Append the metrics of an iteration."""
-        self._line(METRICS, {ITERATION: iteration, **values})
-        scalars = {name: value for name, value in values.items() if isinstance(value, float | int)}
+        plain = {name: _plain(value) for name, value in values.items()}
+        self._line(METRICS, {ITERATION: iteration, **plain})
+        scalars = {name: value for name, value in plain.items() if isinstance(value, float | int)}
         self._send(iteration, scalars)
 
     def sample(self, iteration: int, kind: str, trajectory: Trajectory) -> None:
@@ -95,6 +96,11 @@ class Journal(ResourceContext):
             return
         self._files[name].write((json.dumps(data) + "\n").encode())
         self._files[name].flush()
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy or torch as Python's, and other values as they are."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _conversation(sample: _Sample) -> str:
