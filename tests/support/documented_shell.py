@@ -55,9 +55,9 @@ class Shell:
             "OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY, "RAGEN_CACHE": str(cache),
             "PIP_NO_INDEX": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": "",
         }  # fmt: skip
-        for name in ("ragen_agents", "benchmarks", "examples", "environments"):
+        (folder / "docs").mkdir()
+        for name in ("ragen_agents", "benchmarks", "examples", "environments", "docs/examples"):
             (folder / name).symlink_to(ROOT / name)
-        shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
         shutil.copytree(ROOT / "benchmarks" / "results", folder / "results")
         for name in ENTRIES:
             shutil.copytree(ROOT / "leaderboards" / name, folder / "leaderboards" / name)

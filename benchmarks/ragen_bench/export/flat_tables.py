@@ -116,7 +116,7 @@ def _plain(value: Any) -> Any:
 
 
 def _json_lines(data: pd.DataFrame) -> str:
-    """Return a table as JSON, a row a line; pandas would round its numbers."""
+    """Return a table as JSON lines; pandas would round its numbers."""
     rows = data.astype(object).where(data.notna(), None).to_dict("records")
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
