@@ -332,7 +332,7 @@ def test_another_variable_may_hold_the_key(server, tmp_path, monkeypatch):
             ["--cost-limit", "1"],
             "of 'm': pass --prices FILE with the line m: {input: …, output: …}",
         ),
-        (["--token-limit", "0"], "budget of tokens is 0"),
+        (["--token-limit", "0"], "--token-limit is 0"),
         (["--cache", "x", "--no-cache"], "contradict"),
         (["--agent", "starter", "--suite", "PICTURES"], "is text-only"),
     ],

@@ -235,7 +235,7 @@ def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
     words = about(tmp_path, name="random", trained_on=[])
     entries = tmp_path / "entries"
     assert main(["submit", str(part), "--about", words, "--entries", str(entries)]) == 2
-    assert f"3 of {SMALL * 9} episodes missing" in capsys.readouterr().err
+    assert f"3 of {SMALL * 9} episodes are missing" in capsys.readouterr().err
     assert not entries.exists()
 
 

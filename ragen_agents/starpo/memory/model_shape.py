@@ -95,13 +95,16 @@ def read_config(name: str, download: bool = False) -> Any:
         known = _known_config(str(source)) if name.startswith("hf:") else None
         if known is not None:
             return known
-        is_here = isinstance(try_to_load_from_cache(str(source), "config.json"), str)
-        if name.startswith("hf:") and not download and not is_here:
+        if name.startswith("hf:") and not download and not _is_cached(source):
             raise RagenError(
                 f"model is '{name}', whose config.json is not on this machine; download it with 'hf download "
                 f"{source} config.json', or put it into a folder and set model=FOLDER"
             ) from error
         raise RagenError(f"model is '{name}', which could not be loaded: {first_line(error)}") from error
+
+
+def _is_cached(source: str) -> bool:
+    return isinstance(try_to_load_from_cache(source, "config.json"), str)
 
 
 class UnknownShapeError(RagenError):
