@@ -168,7 +168,7 @@ def _columns_to_hide(console: Console, grid: Grid) -> list[str]:
     """Return the hideable columns, the first ones first, without which a table fits."""
     hidden: list[str] = []
     for name in grid.hideable:
-        if _least_width(console, grid.without(*hidden)) > console.width:
+        if name in grid.header and _least_width(console, grid.without(*hidden)) > console.width:
             hidden.append(name)
     for name in reversed(hidden):
         fewer = [other for other in hidden if other != name]
