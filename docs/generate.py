@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from page_blocks import filled, table_names
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions
 from ragen_bench.reproduction.reproduction_report import Report, stored_report
-from results_tables import decided_table, tables
+from results_tables import decided_table, entries_table, tables
 from settings_page import settings_page
 
 from ragen_envs import GAMES
@@ -82,6 +82,8 @@ def pages() -> dict[Path, str]:
     found[DOCS / "conversation-settings.md"] = f"{SETTINGS_NOTE}\n\n{conversation_page()}"
     engines = (DOCS / "engines.md").read_text(encoding="utf-8")
     found[DOCS / "engines.md"] = filled(engines, {"memory plans": plans_table()})
+    entries = DOCS.parent / "leaderboards" / "README.md"
+    found[entries] = filled(entries.read_text(encoding="utf-8"), {"entries": entries_table(entries.parent)})
     results = [DOCS / name for name in ("reproduction.md", "reproduction-tables.md")]
     return {**found, **{page: _with_results(page) for page in results}}
 
@@ -326,7 +328,7 @@ def main() -> int:
     differing = [p for p, text in pages().items() if not p.exists() or p.read_text("utf-8") != text]
     if check:
         for path in differing:
-            print(f"{path.relative_to(DOCS)} differs; run `make docs`", file=sys.stderr)
+            print(f"{path.relative_to(DOCS.parent)} differs; run `make docs`", file=sys.stderr)
         return 1 if differing else 0
     import matplotlib.image
 

@@ -1,7 +1,10 @@
-"""Write what docs/reproduction-tables.md shows of stored results: decided claims, tables and drawings."""
+"""Write what pages show of stored results: decided claims, tables, drawings, and the leaderboard."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from ragen_bench.console.formats import markdown
@@ -20,6 +23,17 @@ def decided_table(reports: Iterable[Report]) -> str:
     ]
     lines += [f"| {' | '.join(_cells(row))} |" for row in rows if row["verdict"] in _SIGNS]
     return "\n".join(lines) + "\n"
+
+
+def entries_table(folder: Path) -> str:
+    """Return the success of each entry of a leaderboard on each game, in percent, the best mean first."""
+    entries = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/entry.json")]
+    rows = [(e["about"]["title"], [game["success"] for game in e["results"].values()]) for e in entries]
+    rows.sort(key=lambda row: (-fmean(row[1]), row[0]))
+    header = ["success, %", *entries[0]["results"]]
+    lines = [[title, *(f"{100 * success:.1f}" for success in successes)] for title, successes in rows]
+    rule = ["---", *["--:"] * (len(header) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *lines])
 
 
 def tables(report: Report, picture: str) -> str:

@@ -33,6 +33,7 @@ def check(
 ) -> None:
     """Replay entries and recompute all their numbers; exit 1 if any entry is rejected."""
     from ragen_bench.console.escaping import escape_unprintable
+    from ragen_bench.console.formats import percent
     from ragen_bench.console.progress import bar
     from ragen_bench.leaderboard.check import check_copies, check_entry
     from ragen_bench.leaderboard.entry import EntryError, check_titles
@@ -53,6 +54,8 @@ def check(
             checked.append(stored)
             counts = f"{len(stored.records)} episodes of {len(stored.entry.results)} games"
             print(f"OK {folder}: {counts} replayed")
+            solved = (f"{game} {percent(result.success)}" for game, result in stored.entry.results.items())
+            print(f"   success, %: {', '.join(solved)}")
     about_all = (partial(check_titles, [each.entry for each in checked]), partial(check_copies, checked))
     for check_all in about_all:
         try:
