@@ -78,11 +78,13 @@ _MODELS: Final = (
 def complete_game(context: typer.Context, incomplete: str) -> list[str]:
     """Return the games whose short name begins like this, in lower case if it does so only there."""
     from ragen_bench.config.game_names import short_names
-    from ragen_envs.multi_agent import MULTI_AGENT_GAMES
     from ragen_envs.registration import text_ids
 
-    matches = [listed.text_id for listed in MULTI_AGENT_GAMES]
-    return _beginning(incomplete, short_names(matches if context.command.name == "match" else text_ids()))
+    if context.command.name != "match":
+        return _beginning(incomplete, short_names(text_ids()))
+    from ragen_envs.multi_agent import MULTI_AGENT_GAMES
+
+    return _beginning(incomplete, short_names([listed.text_id for listed in MULTI_AGENT_GAMES]))
 
 
 def complete_agent(incomplete: str) -> list[str]:

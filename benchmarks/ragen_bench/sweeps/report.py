@@ -76,15 +76,14 @@ def _compare(
     pairs = [(a[index], b[index]) for index in a if index in b and place.task != place.reference]
     paired = all(one.instance.key == other.instance.key for one, other in pairs)
     change, p = _UNKNOWN, nan
-    if not all(episode.has_success for episode in (*a.values(), *b.values())):
-        pass
-    elif not paired:
+    scored = all(episode.has_success for episode in (*a.values(), *b.values()))
+    if scored and not paired:
         first, second = (
             Interval(*(known[task, agent][f"success{end}"] for end in ("", "_low", "_high")))
             for task in (place.task, place.reference)
         )
         change = square_and_add(first.estimate - second.estimate, first, second, 0.0)
-    elif pairs:
+    elif scored and pairs:
         solved = np.array([(one.success, other.success) for one, other in pairs])
         clusters = level_clusters(one for one, _ in pairs)
         change, p, *_ = compare_rates(solved[:, 0], solved[:, 1], clusters)
