@@ -72,8 +72,6 @@ class TextWrapper(GameEnv[str]):
             success = spec.reward_threshold
         if not callable(success) and not isinstance(success, int | float | None):
             raise RagenError(f"success is {success!r:.80}, but must be a number or a function")
-        if describe is not None and not callable(describe):
-            raise RagenError(f"describe is {describe!r:.80}, but must be a function")
         doc = Docstring(env)
         self._parts = _named_parts(env.action_space, actions, doc)
         self.action_names = self._names()

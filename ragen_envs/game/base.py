@@ -246,8 +246,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             if split_of(self.key(level)) == split:
                 return self._load(level)
         raise GenerationError(
-            f"none of {MAX_DRAWS} generated levels belongs to the split '{split}'; too few levels have "
-            "different keys"
+            f"none of {MAX_DRAWS} generated levels belongs to the split '{split}'; the levels have too "
+            "few different keys"
         )
 
     def _load(self, level: str) -> None:

@@ -8,8 +8,6 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from ragen_envs.game.arguments import read_count
-
 Opponent = Callable[[Any, Any, np.random.Generator], Any]
 """Returns an action, given an observation, the mask of the legal actions or None, and random numbers."""
 
@@ -24,15 +22,10 @@ class SeatEnv(gym.Env[Any, Any]):
         game: The game, not one of the suite's.
         seat: Place of the player among ``game.possible_agents``, from 0.
         opponent: Chooses the actions of all others; a random legal one if left out.
-
-    Raises:
-        RagenError: The game has no such seat.
     """
 
     def __init__(self, game: AECEnv[str, Any, Any], seat: int = 0, opponent: Opponent | None = None) -> None:
-        agents = game.possible_agents
-        self.agent = agents[read_count("seat", seat, 0, len(agents) - 1)]
-        self.game, self._opponent = game, opponent
+        self.game, self.agent, self._opponent = game, game.possible_agents[seat], opponent
         self.metadata = dict(game.metadata)
         self.render_mode = getattr(game, "render_mode", None)
         self.action_space = game.action_space(self.agent)

@@ -115,7 +115,7 @@ def test_an_endpoint_that_stops_answering_ends_in_one_line(kind, server, tmp_pat
     bench(server, tmp_path / "run", "--max-retries", 1, "--timeout", "2s" if kind != "hang" else "0.5s",
           "--concurrency", 2, games=GAMES[1:2], code=2)  # fmt: skip
     error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert "does not answer, nor a small request" in error[0]
+    assert "answers neither this request nor a small one" in error[0]
     assert "the same command resumes" in error[0]
     kept = len(records(tmp_path / "run"))
     assert 0 < kept < 8

@@ -52,7 +52,7 @@ def test_an_unknown_reason_to_end_a_reply_is_named(server, tmp_path, capsys, mon
 def test_an_error_with_status_200_is_shown(found, server, tmp_path, capsys):
     server.answer = lambda *_: found
     bench(server, tmp_path / "run", "--max-retries", 1, code=2)
-    said = "does not answer, nor a small request: the server reports an error in its answer: the model"
+    said = "neither this request nor a small one: the server reports an error in its answer: the model"
     assert said in capsys.readouterr().err
 
 

@@ -404,7 +404,7 @@ def test_python_agents_and_endpoints_take_seats(suite, tmp_path, monkeypatch, ca
     ("command", "message"),
     [
         (["match", "--suite", "core"], "unknown game of several players 'ragen/BanditText-v0'"),
-        (["bench", "--suite", "match"], "ragen match plays those of several players"),
+        (["bench", "--suite", "match"], "ragen match plays games for several players"),
         (["match", "--game", "Chess"], "unknown game 'Chess'"),
         (["match", "--agent", "champion"], "unknown agent 'champion'"),
     ],

@@ -453,7 +453,7 @@ def test_a_task_that_a_signal_ended_says_so(tmp_path, capsys):
 
     with jobs.SweepView(tmp_path, read_states([task], tmp_path, {}, {})) as view:
         assert jobs.Pool(tmp_path, 1, start, view).run([task]) == [task]
-    assert f"{task.path}: signal 9 ended it" in capsys.readouterr().err
+    assert f"{task.path}: ended by signal 9" in capsys.readouterr().err
 
 
 def test_a_begun_task_of_other_settings_is_refused_before_any_starts(tmp_path):

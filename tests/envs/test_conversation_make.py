@@ -298,11 +298,6 @@ def test_a_game_whose_package_is_not_installed_is_no_wrong_entry_point():
     assert "module:Class" not in str(failed.value)
 
 
-def test_a_description_must_be_a_function():
-    with pytest.raises(RagenError, match="describe is 'position', but must be a function"):
-        make("CartPole-v1", describe="position")
-
-
 def test_success_below_zero_needs_the_goal():
     told, _ = make("MountainCar-v0", max_turns=1).reset(seed=0)
     assert "if the game ends before your turns or actions are used up and your rewards sum" in told

@@ -115,7 +115,7 @@ def test_coop_with_a_spare_box_is_solved_when_every_target_has_one():
     assert (rewards["player_0"], out["player_0"]) == (pytest.approx(reward), True)
     assert (infos["player_0"]["success"], infos["player_0"]["boxes_on_target"]) == (True, 1)
     rules = team.text.rules(SeatView(team, 0))
-    assert "Push a box onto every target, and the other boxes anywhere" in rules
+    assert "Push a box onto every target, no matter where the other boxes are" in rules
     assert "when every target has a box" in rules
 
 

@@ -172,8 +172,8 @@ def test_sokobans_rules_state_its_rewards(weights):
     cancels = weights["box_on"] == -weights["box_off"]
     reasons = {
         "per_action": "for every action",
-        "box_on": "for pushing a box onto a target" if cancels else "when one box more is on a target",
-        "box_off": "for pushing a box off a target" if cancels else "when one box fewer is on a target",
+        "box_on": "for pushing a box onto a target" if cancels else "when one more box is on a target",
+        "box_off": "for pushing a box off a target" if cancels else "when one fewer box is on a target",
         "solved": "when every box is on a target",
     }
     expected = {reasons[name]: amount for name, amount in weights.items() if amount}

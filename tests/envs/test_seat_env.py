@@ -10,7 +10,6 @@ from pettingzoo.utils import AgentSelector
 from replies import say
 
 from ragen_envs.conversation import make
-from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent.seat_env import SeatEnv
 
 
@@ -115,9 +114,3 @@ def test_a_game_that_ends_before_the_first_turn_ends_with_the_first_step():
     talk.reset(seed=0)
     _, reward, terminated, _, _ = talk.step(say("one"))
     assert (reward, terminated, talk.success) == (-1.0, True, False)
-
-
-@pytest.mark.parametrize("seat", [-1, 2])
-def test_a_seat_that_the_game_does_not_have_is_refused(seat):
-    with pytest.raises(RagenError, match=r"seat is .* from 0 to 1"):
-        SeatEnv(Nim(), seat)

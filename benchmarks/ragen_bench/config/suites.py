@@ -232,10 +232,7 @@ def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeS
 def _check_task(task: Task) -> None:
     known = text_ids()  # those of installed packages are registered now
     if (game_of(task.env) or plain_id(task.env)) is None:
-        raise RagenError(
-            f"unknown game '{task.env}'; known are {', '.join(known)}; ragen match plays those of "
-            "several players, and one of your own must be imported before the command: ragen --import FILE"
-        )
+        raise RagenError(f"unknown game '{task.env}'; known are {', '.join(known)}{FOR_SEVERAL}")
     for setting in {"render_mode", "split"} & task.settings.keys():
         raise RagenError(f"unknown setting '{setting}': the suite itself sets it")
     make(task.env, **task.settings)  # refuses settings that the game does not have

@@ -145,7 +145,7 @@ class Pool:
         if why:
             return why
         if code < 0:
-            return f"signal {-code} ended it"
+            return f"ended by signal {-code}"
         log = self.root / task.path / LOG
         lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
         last_line = next((line for line in reversed(lines) if line.strip()), "")

@@ -220,8 +220,8 @@ class EndpointPolicy:
             ) from None
         except TroubleError:
             raise EndpointError(
-                f"{self._where} does not answer, nor a small request: {failed}; finished episodes are kept, "
-                "and the same command resumes the run"
+                f"{self._where} answers neither this request nor a small one: {failed}; finished "
+                "episodes are kept, and the same command resumes the run"
             ) from None
         except PromptTooLongError as error:
             raise EndpointError(

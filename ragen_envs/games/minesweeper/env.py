@@ -49,7 +49,7 @@ class MinesweeperEnv(WordGameEnv):
     opened.
 
     ## Arguments
-    `mines`: how many there are, from 1 to 4; with one, only the split train has levels. `level`: a fixed
+    `mines`: how many there are, from 1 to 4; with one, only training levels exist. `level`: a fixed
     board, given as five rows of five of `.*o`, where `o` is the first open cell.
 
     ## Version History

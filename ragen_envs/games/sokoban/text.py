@@ -148,7 +148,7 @@ def _outcome(player: Cell | None, box: Cell | None) -> str:
 def goal_of(boxes: int, targets: int) -> tuple[str, str]:
     """Return what to do on a level, and when it is solved."""
     if boxes > targets:
-        return "Push a box onto every target, and the other boxes anywhere", "every target has a box"
+        return "Push a box onto every target, no matter where the other boxes are", "every target has a box"
     return "Push every box onto a target", "every box is on a target"
 
 
@@ -168,7 +168,7 @@ def reward_terms(reward: Reward, unit: str, solved: str) -> list[tuple[float, st
     """
     on, off = "for pushing a box onto a target", "for pushing a box off a target"
     if reward.box_on != -reward.box_off:  # a push from target to target pays nothing
-        on, off = "when one box more is on a target", "when one box fewer is on a target"
+        on, off = "when one more box is on a target", "when one fewer box is on a target"
     return [
         (reward.per_action, f"for every {unit}"),
         (reward.box_on, on),
