@@ -238,7 +238,8 @@ class Reward(_Section):
     penalty: Amount = 1.0
     """The conversation's format penalty."""
     format: Amount = 0.0
-    """A graded format reward: up to 1 for a thought and an answer that can be parsed."""
+    """A graded format reward: up to 1 for a thought and an answer that can be parsed, up to 2/3 where no
+    thought is asked for."""
     grounded: Amount = 0.0
     """Share of correct positions in the thought, in the first mention of each kind of thing. Starters begin
     near the maximum on Sokoban."""

@@ -297,6 +297,13 @@ def test_graded_format(reply, graded):
     assert graded_format(parse_reply(reply, ["Up"], 5, True)) == pytest.approx(graded)
 
 
+@pytest.mark.parametrize(
+    ("reply", "graded"), [("<answer>Up</answer>", 2 / 3), ("<think>a</think><answer>Up</answer>", 1 / 3)]
+)
+def test_a_thought_that_was_not_asked_for_earns_nothing(reply, graded):
+    assert graded_format(parse_reply(reply, ["Up"], 5, False)) == pytest.approx(graded)
+
+
 STATE = "The board has 6 rows and 6 columns.\nplayer: (1, 2)\nbox: (3, 4), (4, 3)\ntarget: (1, 3), (1, 5)"
 
 

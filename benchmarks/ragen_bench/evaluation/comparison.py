@@ -226,7 +226,8 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
     ours, theirs = (side.run.config.suite.tasks for side in (a, b))
     alone = [task for task in {**ours, **theirs} if (task in ours) != (task in theirs)]
     apart = [task for task in ours if task in theirs and task not in pairs]
-    notes = [f"A = {a}", f"B = {b}", f"{_UNDECIDED}: not significant, Holm-adjusted p above {ALPHA:g}"]
+    undecided = f"{_UNDECIDED}: Holm-adjusted p above {ALPHA:g}; the intervals are not adjusted"
+    notes = [f"A = {a}", f"B = {b}", undecided]
     if levels < _FEW:
         few = f"{levels} level{'s' if levels != 1 else ''} can only show large differences"
         notes.append(f"{few} (ragen power --effect 10pp --seed-sd 0pp)")

@@ -14,7 +14,7 @@ from ragen_envs.conversation import ConversationWrapper, Defect, ParsedReply, Tu
 from ragen_envs.game.claims import cells_of, count_predicted, mentioned
 from ragen_envs.game.text import COORDINATES
 
-_THOUGHTLESS = (Defect.NO_THINK, Defect.UNCLOSED_THINK)
+_THOUGHT_DEFECTS = (Defect.NO_THINK, Defect.UNCLOSED_THINK, Defect.UNEXPECTED_THINK)
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def as_reward(reward: RewardFunction | Callable[..., Any]) -> RewardFunction:
 
 
 def graded_format(parsed: ParsedReply) -> float:
-    """Return a third each for a thought that is there, an answer with an action, and no defect at all."""
-    thought = bool(parsed.thought.strip()) and not any(d in parsed.defects for d in _THOUGHTLESS)
+    """Return a third each for a thought that was asked for, an answer with an action, and no defect."""
+    thought = bool(parsed.thought.strip()) and not any(d in parsed.defects for d in _THOUGHT_DEFECTS)
     return (thought + bool(parsed.actions) + parsed.is_valid) / 3
 
 
