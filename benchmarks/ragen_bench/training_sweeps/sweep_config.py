@@ -88,7 +88,7 @@ class Sweep(StrictModel):
     cells: dict[Name, Cell] = Field(min_length=1)
     scales: dict[ScaleName, ScaleSettings]
     replaced: dict[str, int] = Field(default_factory=dict)
-    """Number of times that all stored runs of a cell were replaced after verdicts, by "GAME/CELL"."""
+    """Number of times that verdicts were given on runs of a cell that are all replaced, by "GAME/CELL"."""
 
     @model_validator(mode="after")
     def _check(self) -> "Sweep":
