@@ -23,7 +23,7 @@ from ragen_envs.compiled.kernels import (
     TRUNCATED,
     VALID,
 )
-from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
+from ragen_envs.errors import InstanceError, RagenError, ResetNeededError
 from ragen_envs.game.arguments import read_count
 from ragen_envs.game.grids import BoardText, grid_texts, signs_of
 from ragen_envs.levels import seeding
@@ -233,9 +233,10 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Begin episodes in every env in a phase, on levels of one's own or fresh ones of its split."""
         if self._fixed is not None:
             self._start(phase, self._fixed)
-        elif self._draw(phase, splits) >= 0:
-            self._ready = False
-            raise self._failure()
+        else:
+            ready, self._ready = self._ready, False  # stays False where a level is not found
+            self._draw(phase, splits)
+            self._ready = ready
 
     def _fresh_results(self) -> _Results:
         rewards, flags = np.empty(self.num_envs), np.empty(self._flags_shape, _BOOL)
@@ -330,15 +331,20 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _play(
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
-        """Step every env whose episode is running; see the kernel."""
+        """Step every env whose episode is running, by the game's kernel ``step``.
+
+        It gets state, (rows, n) int64, actions, (n,) int64, rewards and flags to write, and scratch for n
+        int64; ``limit`` is of steps. It returns how many episodes ended, or -1 - i if action i is none; then
+        nothing has changed.
+        """
 
     @abstractmethod
     def _start(self, phase: int, levels: NDArray[Any] | None) -> None:
         """Begin episodes in every env in a phase, on some decoded levels or else on those that they have."""
 
     @abstractmethod
-    def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
-        """Begin episodes in every env in a phase, on fresh levels; returns -1 or an env that found none."""
+    def _draw(self, phase: int, splits: NDArray[np.int64]) -> None:
+        """Begin episodes in every env in a phase, on fresh levels; raises `GenerationError`."""
 
     @abstractmethod
     def _decode(self, level: str) -> NDArray[Any]:
@@ -347,10 +353,6 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     @abstractmethod
     def _write(self, ids: NDArray[np.int64], rows: NDArray[Any]) -> None:
         """Write decoded levels into envs: one row for each env, or one for all."""
-
-    @abstractmethod
-    def _failure(self) -> GenerationError:
-        """Return the error of the generator."""
 
     @abstractmethod
     def _show(self, i: int) -> None:

@@ -3,6 +3,7 @@
 from traceback import walk_tb
 from typing import Any, cast
 
+from ragen_envs.conversation.settings import different
 from ragen_envs.errors import GameError, RagenError, first_line
 
 GUIDE = "docs/add-a-game.md"
@@ -52,9 +53,8 @@ def checked_names(game: object, names: Any, count: int | None) -> tuple[str, ...
     Raises:
         GameError: They cannot be told apart in a reply, or there are more or fewer.
     """
-    readable = isinstance(names, tuple) and all(map(_is_readable, names))
-    distinct = len({name.casefold() for name in names}) if readable else 0
-    if not distinct or not distinct == len(names) == (count or len(names)):
+    distinct = different(names) if isinstance(names, tuple) else 0
+    if not 0 < distinct == len(names) == (count or distinct):
         raise incomplete(
             game,
             f"text.actions returned {names!r:.80}, but must return a tuple with a name for each "
@@ -62,7 +62,3 @@ def checked_names(game: object, names: Any, count: int | None) -> tuple[str, ...
             "spaces around it, and different from the others by more than upper and lower case",
         )
     return cast("tuple[str, ...]", names)
-
-
-def _is_readable(name: object) -> bool:
-    return isinstance(name, str) and "||" not in name and name == name.strip() != ""

@@ -1,7 +1,7 @@
 """The settings of a conversation, and their checks."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from numbers import Real
@@ -148,6 +148,14 @@ def resolve_symbols(
     return dict(symbols)
 
 
+def different(names: Any) -> int:
+    """Count the different names, or return -1 if it is no list of names that a reply can have."""
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        return -1
+    are_names = all(isinstance(n, str) and n and n == n.strip() and "||" not in n for n in names)
+    return len({name.casefold() for name in names}) if are_names else -1
+
+
 def rename_actions(names: tuple[str, ...], others: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of a game's actions under the setting ``action_names``.
 
@@ -157,7 +165,6 @@ def rename_actions(names: tuple[str, ...], others: Mapping[str, str]) -> tuple[s
     if unknown := [name for name in others if name not in names]:
         raise RagenError(f"action_names has {unknown[0]!r}, but the actions are {', '.join(names)}")
     new = tuple([str(others.get(name, name)) for name in names])
-    unclear = any(name != name.strip() or not name or "||" in name for name in new)
-    if unclear or len({name.casefold() for name in new}) < len(new):
+    if different(new) < len(new):
         raise RagenError(f"action_names is {dict(others)!r}, but each must be its own name")
     return new

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import data_equivalence
 
 from ragen_envs.conversation.readable import Docstring, size_of, without_escapes, written
+from ragen_envs.conversation.settings import different
 from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.oracle import Advice, Budget
@@ -289,22 +290,14 @@ def _named_parts(space: spaces.Space[Any], actions: Any, doc: Docstring) -> list
         named = doc.items("action", counts[0]) if isinstance(space, spaces.Discrete) else ()
         starts = np.broadcast_to(np.ravel(getattr(space, "start", 0)), len(counts)).tolist()
         numbers = [list(map(str, range(n, n + c))) for n, c in zip(starts, counts, strict=True)]
-        return [list(named)] if named and _different(named) == len(named) else numbers
+        return [list(named)] if named and different(named) == len(named) else numbers
     parts = [actions] if isinstance(space, spaces.Discrete) else actions
-    if not isinstance(parts, Sequence) or list(map(_different, parts)) != counts:
+    if not isinstance(parts, Sequence) or list(map(different, parts)) != counts:
         raise RagenError(
             f"actions is {actions!r:.200}, but must be {' and '.join(map(str, counts))} different names "
             f"without || and spaces around them{'' if len(counts) == 1 else ', in a list for each part'}"
         )
     return [list(part) for part in parts]
-
-
-def _different(names: Any) -> int:
-    """Count the different names, or -1 if it is no list of names that a reply can have."""
-    if isinstance(names, str) or not isinstance(names, Sequence):
-        return -1
-    are_names = all(isinstance(n, str) and n and n == n.strip() and "||" not in n for n in names)
-    return len({name.casefold() for name in names}) if are_names else -1
 
 
 def _range(names: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from ragen_envs.game.oracle import Action, Budget
 
@@ -13,7 +13,6 @@ __all__ = [
     "FORMATS",
     "GRID",
     "IMAGE",
-    "ExplainingFace",
     "OwnText",
     "Symbols",
     "action_texts",
@@ -67,32 +66,24 @@ class OwnText:
         return str(env.observe())
 
 
-@runtime_checkable
-class ExplainingFace(Protocol):
-    """A text face that can also explain actions."""
-
-    def explain(self, env: Any, actions: Sequence[Any], budget: Budget) -> str:
-        """Return a short thought that leads to the actions of a turn and is true of the state.
-
-        Args:
-            env: The unwrapped game before the turn.
-            actions: At least one, at most ``budget.this_turn``.
-            budget: Remaining actions and turns before the turn.
-        """
-
-
 def explain(
     env: Any,
     actions: Sequence[Action],
     budget: Budget,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the thought of the game's text face, or the plan if the face has no ``explain``.
+    """Return a short thought that leads to the actions of a turn and is true of the state.
 
-    Arguments are those of `ExplainingFace`, and other ``names`` of actions by the game's names.
+    It is that of the game's text face, or the plan if the face has no ``explain``.
+
+    Args:
+        env: The base environment.
+        actions: At least one, at most ``budget.this_turn``.
+        budget: Remaining actions and turns before the turn.
+        names: Other names of actions, by the game's.
     """
     face: Any = env.text
-    if isinstance(face, ExplainingFace):
+    if hasattr(face, "explain"):
         thought = face.explain(env, actions, budget)
     else:
         thought = f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
@@ -109,10 +100,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:
     """Return actions as written in replies: the names of numbered ones, words as they are."""
-    try:
-        return tuple([names[each] for each in actions])  # type: ignore[index]
-    except TypeError:
-        return tuple([each if isinstance(each, str) else names[each] for each in actions])
+    return tuple([each if isinstance(each, str) else names[each] for each in actions])
 
 
 def countdown(budget: Budget) -> str:

@@ -38,18 +38,8 @@ def step(
 ) -> Any:  # fmt: skip
     """Pull one arm of each bandit; bandits whose episode is not running stay as they are.
 
-    Args:
-        state: (ROWS, n) int64; streams are advanced by one draw.
-        actions: (n,) int64.
-        rewards: Receives the payoffs, (n,) float64.
-        flags: Receives the flags, (OWN_FLAG + 1, n) bool.
-        scratch: Overwritten, at least n int64.
-        arms: The sure ``Arm`` and the other one, (2, 2) float64.
-        better: Whether the gamble is the better arm.
-        limit: Steps after which an episode is truncated.
-
-    Returns:
-        How many episodes ended, or -1 - i if action i is none; then nothing has changed.
+    See ``GameVectorEnv._play``. ``arms`` are the sure ``Arm`` and the other one, (2, 2) float64; ``better``
+    says whether the gamble is the better arm.
     """
     wrong = first_outside(actions, 2)
     if wrong >= 0:
@@ -96,13 +86,8 @@ def start_all(names: Any, state: Any, phase: Any, levels: Any) -> None:
 def draw_all(names: Any, state: Any, phase: Any, wanted: Any, words: Any, hinted: Any) -> None:
     """Draw the arms of every bandit in a phase and begin an episode.
 
-    Args:
-        names: Receives the indices of the two names, (n, 2) int64.
-        state: (ROWS, n) int64.
-        phase: Which bandits.
-        wanted: Index of each bandit's split, (n,) int64.
-        words: For each split, the indices of its safe-sounding and its risky-sounding names, int64.
-        hinted: Whether the risky-sounding name is the gamble.
+    ``names``, (n, 2) int64, receives the indices of the two names. ``words`` are, for each split, those of
+    its safe- and its risky-sounding names; ``hinted`` says whether the risky-sounding one is the gamble.
     """
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:

@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.compiled.vector import GameVectorEnv
-from ragen_envs.errors import GenerationError
 from ragen_envs.games.bandit import generator, kernels
 from ragen_envs.games.bandit.dynamics import RISKY, SAFE
 from ragen_envs.games.bandit.env import BanditEnv
@@ -45,9 +44,8 @@ class BanditVectorEnv(GameVectorEnv):
             self._paid[: len(rewards)] = rewards
         return ended
 
-    def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
+    def _draw(self, phase: int, splits: NDArray[np.int64]) -> None:
         kernels.draw_all(self._observations, self._state, phase, splits, self._names, self._hinted)
-        return -1
 
     def _start(self, phase: int, levels: NDArray[np.int64] | None) -> None:
         kernels.start_all(self._observations, self._state, phase, levels)
@@ -60,9 +58,6 @@ class BanditVectorEnv(GameVectorEnv):
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
         self._observations[ids] = rows[:, :2]
         self._state[kernels.GAMBLE, ids] = rows[:, 2]
-
-    def _failure(self) -> GenerationError:
-        return GenerationError("a split has no names")
 
     def _show(self, i: int) -> None:
         own, names = self.single.own_levels, generator.all_names()

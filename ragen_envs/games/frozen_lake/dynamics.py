@@ -83,5 +83,9 @@ def step(
         The new cell index, the reward (1 at the goal, else 0), whether the episode ended.
     """
     position = table[4 * position + direction]
-    tile = tiles[position]
-    return position, 1.0 if tile == GOAL else 0.0, tile != FROZEN
+    return position, *outcome(tiles[position])
+
+
+def outcome(tile: int) -> tuple[float, bool]:
+    """Return the reward of stepping onto a tile, and whether that ends the game."""
+    return 1.0 if tile == GOAL else 0.0, tile != FROZEN

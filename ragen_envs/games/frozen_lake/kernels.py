@@ -25,7 +25,7 @@ from ragen_envs.compiled.kernels import (
     settle,
 )
 from ragen_envs.games.frozen_lake import dynamics, generator
-from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, HOLE, PLAYER, RIGHT, slipped
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, outcome, slipped
 from ragen_envs.games.frozen_lake.generator import MAX_ATTEMPTS, attempt, close_off, has_path
 from ragen_envs.levels.seeding import advance, uniform
 from ragen_envs.levels.splits import split_code
@@ -46,33 +46,10 @@ HOME: Final = 2
 TOLERANCE: Final = 1e-13
 """Margin by which a vector may exceed another one and still count as dominated: rounding only."""
 
-_NOWHERE: Final = 3
-"""Position of lakes that are not running."""
-
-
-def _outcomes() -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Return the reward and the end (0 or 1) of stepping onto each tile code, and 0 and 0 of ``_NOWHERE``."""
-    table = dynamics.ways(1, 2)
-    results = [dynamics.step([FROZEN, tile], table, 0, RIGHT) for tile in (FROZEN, HOLE, GOAL)]
-    rewards, ends = zip(*((reward, int(end)) for _, reward, end in results), strict=True)
-    return (*rewards, 0.0), (*ends, 0)
-
-
-def _outcome(tile: int, outcomes: tuple[Any, ...]) -> Any:
-    """Return an item of the outcomes; comparisons become vector instructions, and look-ups do not."""
-    outcome = outcomes[_NOWHERE]
-    if tile == FROZEN:
-        outcome = outcomes[FROZEN]
-    if tile == HOLE:
-        outcome = outcomes[HOLE]
-    if tile == GOAL:
-        outcome = outcomes[GOAL]
-    return outcome
-
-
-_REWARDS, _ENDS = _outcomes()
-
-share(dynamics.turned, dynamics.slipped, generator.attempt, generator.has_path, generator.close_off, _outcome)
+share(
+    dynamics.turned, dynamics.slipped, dynamics.outcome, generator.attempt, generator.has_path,
+    generator.close_off,
+)  # fmt: skip
 
 
 @in_place
@@ -82,19 +59,8 @@ def step(
 ) -> Any:  # fmt: skip
     """Play one action on each lake; lakes whose episode is not running stay as they are, or begin again.
 
-    Args:
-        tiles: (n, h*w) uint8, without the players.
-        cells: The same with the players, to be kept up to date.
-        state: (ROWS, n) int64; streams are advanced by one draw.
-        actions: (n,) int64.
-        rewards: Receives the rewards, (n,) float64.
-        flags: Receives the flags, (OWN_FLAG + 1, n) bool.
-        scratch: Overwritten, at least n int64.
-        ways: The table of ``dynamics.ways``, (4*h*w,) int64.
-        settings: (3,) float64; see ``SUCCESS_RATE``, ``LIMIT`` and ``HOME``.
-
-    Returns:
-        How many episodes ended, or -1 - i if action i is none; then nothing has changed.
+    See ``GameVectorEnv._play``. ``tiles``, (n, h*w) uint8, are without the players and ``cells`` with them;
+    ``ways`` is the table of ``dynamics.ways``; ``settings`` are ``SUCCESS_RATE``, ``LIMIT`` and ``HOME``.
     """
     wrong = first_outside(actions, 4)
     if wrong >= 0:
@@ -109,10 +75,11 @@ def step(
         flags[SLIPPED, i] = (turns[i] != actions[i]) & running
     walk_all(tiles, cells, state, ways, flags, turns, home)
     for i in range(actions.shape[0]):
-        tile = turns[i] if state[PHASE, i] == RUNNING else _NOWHERE
-        rewards[i] = _outcome(tile, _REWARDS)
-        flags[SUCCESS, i] = tile == GOAL
-        turns[i] = _outcome(tile, _ENDS)
+        running = state[PHASE, i] == RUNNING
+        reward, over = outcome(turns[i])
+        rewards[i] = reward if running else 0.0
+        flags[SUCCESS, i] = (turns[i] == GOAL) & running
+        turns[i] = over & running
     return settle(state, turns, int(settings[LIMIT]), flags, DUE if home < 0 else RUNNING)
 
 

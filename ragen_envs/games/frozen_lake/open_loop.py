@@ -57,33 +57,6 @@ def transitions(lake: Lake) -> Floats:
     return law
 
 
-class Moves(NamedTuple):
-    """The cells to which each action may lead from each cell."""
-
-    cells: NDArray[np.intp]
-    """(up to 3, 4, cells) the next cells."""
-    chances: Floats
-    """(up to 3, 4, cells) their probabilities, 0 where there are fewer."""
-
-    @classmethod
-    def of(cls, law: Floats) -> "Moves":
-        """Return the moves of transitions, (4, cells, cells)."""
-        cells = np.argsort(law == 0, axis=2, kind="stable")[:, :, :3]
-        chances = np.take_along_axis(law, cells, axis=2)
-        return cls(np.moveaxis(cells, 2, 0).copy(), np.moveaxis(chances, 2, 0).copy())
-
-    def before(self, values: Floats) -> Floats:
-        """Return the expectation before each action, (4 n, cells), of values after it, (n, cells).
-
-        Elementwise: every processor rounds alike, so that all agree on which of equal runs is the best. A
-        product of matrices would be added in an order that depends on the processor.
-        """
-        expected = np.zeros((len(values), *self.cells.shape[1:]))
-        for cells, chances in zip(self.cells, self.chances, strict=True):
-            expected += values.take(cells, axis=1) * chances
-        return expected.transpose(1, 0, 2).reshape(-1, values.shape[1])
-
-
 @lru_cache(maxsize=512)
 def open_loop_optimum(lake: Lake, actions_per_turn: int) -> "OpenLoopOptimum":
     """Return the programme of one lake and one limit, which remembers the budgets it has solved."""
@@ -99,7 +72,11 @@ class OpenLoopOptimum:
     def __init__(self, lake: Lake, actions_per_turn: int) -> None:
         self._lake = lake
         self._per_turn = actions_per_turn
-        self._moves = Moves.of(transitions(lake))
+        law = transitions(lake)
+        cells = np.argsort(law == 0, axis=2, kind="stable")[:, :, :3]
+        # Up to three cells to which each action leads from each cell, and their chances: (4, cells) each.
+        chances = np.take_along_axis(law, cells, axis=2)
+        self._moves = list(zip(np.moveaxis(cells, 2, 0), np.moveaxis(chances, 2, 0), strict=True))
         self._goal = np.array([float(tile == GOAL) for tile in lake.tiles])
         self._frozen = np.array([tile == FROZEN for tile in lake.tiles])
         self._known: dict[tuple[int, int], Policy] = {}
@@ -160,11 +137,21 @@ class OpenLoopOptimum:
         return values[None], np.full((1, self._longest(actions)), -1, np.int8)
 
     def _before(self, values: Floats, runs: NDArray[np.int8]) -> tuple[Floats, NDArray[np.int8]]:
-        """Return all rests of runs that begin with another action and continue as the given ones."""
+        """Return all rests of runs that begin with another action and continue as the given ones.
+
+        Elementwise: every processor rounds alike, so that all agree on which of equal runs is the best. A
+        product of matrices would be added in an order that depends on the processor.
+        """
+        expected = np.zeros((len(values), 4, values.shape[1]))
+        for cells, chances in self._moves:
+            expected += values.take(cells, axis=1) * chances
         extended = np.empty((4, *runs.shape), np.int8)
         extended[:, :, 0] = np.arange(4)[:, None]
         extended[:, :, 1:] = runs[:, :-1]
-        return self._moves.before(values), extended.reshape(-1, runs.shape[1])
+        return (
+            expected.transpose(1, 0, 2).reshape(-1, values.shape[1]),
+            extended.reshape(-1, runs.shape[1]),
+        )
 
     def _pruned(self, values: Floats, runs: NDArray[np.int8]) -> tuple[Floats, NDArray[np.int8]]:
         """Return the rests of runs that no other one dominates; of equal ones the first."""

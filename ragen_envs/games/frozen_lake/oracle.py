@@ -87,6 +87,6 @@ def random_baseline(lake: Lake, position: int, budget: Budget) -> RandomBaseline
 
 
 def _after(chances: Floats, law: Floats) -> Floats:
-    """Return the chances of cells after an action, rounded alike everywhere like ``Moves.before``."""
+    """Return the chances of cells after an action, rounded alike on every machine."""
     after: Floats = (chances[:, None] * law).sum(axis=0)
     return after

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.compiled.kernels import key_tables
 from ragen_envs.compiled.vector import GameVectorEnv
-from ragen_envs.errors import GenerationError, RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.games.frozen_lake import generator, kernels
 from ragen_envs.games.frozen_lake.dynamics import PLAYER, ways
 from ragen_envs.games.frozen_lake.env import FrozenLakeEnv
@@ -54,13 +54,13 @@ class FrozenLakeVectorEnv(GameVectorEnv):
         )  # fmt: skip
         return ended
 
-    def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
+    def _draw(self, phase: int, splits: NDArray[np.int64]) -> None:
         single = self.single
-        failed: int = kernels.draw_all(
+        if kernels.draw_all(
             self._tiles, self._cells, self._state, phase, splits, single.height, single.width, single.p,
             self._ways, *self._tables,
-        )  # fmt: skip
-        return failed
+        ) >= 0:  # fmt: skip
+            raise generator.no_map(single.height, single.width, single.p)
 
     def _start(self, phase: int, levels: NDArray[np.uint8] | None) -> None:
         kernels.start_all(self._tiles, self._cells, self._state, phase, levels)
@@ -75,9 +75,6 @@ class FrozenLakeVectorEnv(GameVectorEnv):
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
         self._tiles[ids] = rows
-
-    def _failure(self) -> GenerationError:
-        return generator.no_map(self.single.height, self.single.width, self.single.p)
 
     def _show(self, i: int) -> None:
         position = int(self._state[kernels.POSITION, i])

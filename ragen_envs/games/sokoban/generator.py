@@ -58,7 +58,7 @@ def attempt(
 
 def draw(
     board: Ints, height: int, width: int, boxes: int, law: Law, stream: int, wanted: int,
-    weights: Sequence[int], room_weights: Sequence[int], buffers: Scratch, stack: Ints, seen: Ints,
+    weights: Sequence[int], room_weights: Sequence[int], buffers: Scratch,
 ) -> tuple[int, int]:  # fmt: skip
     """Draw levels until one belongs to the split with the index ``wanted``; see ``room_key`` for the rest.
 
@@ -67,7 +67,7 @@ def draw(
     for _ in range(MAX_ATTEMPTS):
         player, stream = attempt(board, height, width, boxes, law, stream, weights, buffers)
         if player != 0:
-            key = room_key(board, height, width, room_weights, stack, seen)
+            key = room_key(board, height, width, room_weights, buffers.stack, buffers.seen)
             if split_code(key) == wanted:
                 return player, stream
     return 0, stream
@@ -98,7 +98,6 @@ def generate(
     weights = search_weights(height, width).tolist()
     player, stream = draw(
         board, height, width, boxes, law, stream, SPLITS.index(split), weights, room_weights(), buffers,
-        [0] * size, [0] * size,
     )  # fmt: skip
     if player == 0:
         raise no_level(height, width, boxes)

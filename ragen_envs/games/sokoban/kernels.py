@@ -42,7 +42,7 @@ from ragen_envs.games.sokoban.dynamics import (
 from ragen_envs.games.sokoban.generator import draw
 from ragen_envs.games.sokoban.laws import Law
 from ragen_envs.games.sokoban.level_key import room_weights
-from ragen_envs.games.sokoban.reverse_play import Scratch, lengths
+from ragen_envs.games.sokoban.reverse_play import scratch
 from ragen_envs.levels.splits import SPLITS
 
 HERE: Final = OWN
@@ -99,19 +99,7 @@ def step(
 ) -> Any:  # fmt: skip
     """Play one action on each board; boards whose episode is not running stay as they are.
 
-    Args:
-        cells: The flat buffer, uint8.
-        state: (ROWS, n) int64.
-        actions: (n,) int64.
-        rewards: Receives the rewards, (n,) float64.
-        flags: Receives the flags, (OWN_FLAG, n) bool.
-        scratch: Overwritten, at least n int64.
-        width: Cells in a row.
-        limit: Steps after which an episode is truncated.
-        payoff: The table of ``payoffs``.
-
-    Returns:
-        How many episodes ended, or -1 - i if action i is none; then nothing has changed.
+    See ``GameVectorEnv._play``; ``cells`` is the flat buffer, and ``payoff`` the table of ``payoffs``.
     """
     wrong = first_outside(actions, 4)
     if wrong >= 0:
@@ -194,36 +182,29 @@ def start_all(cells: Any, state: Any, phase: Any, levels: Any, size: Any, width:
             start(cells, state, i, size, width)
 
 
-def working_memory(size: int, law: Law) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the buffers of ``draw_all``: an item a cell for seven uses, and table and trail of a search.
-
-    Kernels that made it themselves would take longer to compile.
-    """
-    slots, trail = lengths(law)
-    return np.zeros((7, size), np.int64), np.zeros(slots, np.int64), np.zeros(trail, np.int64)
+def zeros(length: int) -> NDArray[np.int64]:
+    """Return a buffer of ``draw_all``; a kernel that made it itself would take longer to compile."""
+    return np.zeros(length, np.int64)
 
 
 @in_place
 def draw_all(
     cells: Any, state: Any, phase: Any, wanted: Any, height: Any, width: Any, boxes: Any, law: Any,
-    search_weights: Any, room_weights: Any, memory: Any,
+    search_weights: Any, room_weights: Any, buffers: Any,
 ) -> Any:  # fmt: skip
     """Begin an episode on a fresh level on every board in a phase.
 
-    ``wanted`` holds the index of each board's split, (n,) int64. ``memory`` is a ``working_memory``. Returns
+    ``wanted`` holds the index of each board's split, (n,) int64. ``buffers`` are a ``Scratch``. Returns
     -1, or the first board for which ``MAX_ATTEMPTS`` rooms were not enough; its stream is as before.
     """
     size = height * width
-    rows, table, trail = memory
-    buffers = Scratch(rows[0], rows[1], rows[2], rows[3], rows[4], table, trail)
-    stack, seen = rows[5], rows[6]
     for i in range(state.shape[1]):
         if state[PHASE, i] != phase:
             continue
         board = cells[width + i * size : width + (i + 1) * size]
         player, stream = draw(
             board, height, width, boxes, law, state[STREAM, i], wanted[i], search_weights, room_weights,
-            buffers, stack, seen,
+            buffers,
         )  # fmt: skip
         if player == 0:
             return i
@@ -248,7 +229,7 @@ def generate(
     with first_use(draw_all):
         failed = draw_all(
             cells, state, RUNNING, np.array([SPLITS.index(split)]), height, width, boxes, law, weights,
-            rooms, working_memory(height * width, law),
+            rooms, scratch(height * width, boxes, law, zeros),
         )  # fmt: skip
     if failed >= 0:
         raise generator.no_level(height, width, boxes)

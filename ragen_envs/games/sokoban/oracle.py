@@ -75,12 +75,19 @@ def look_ahead(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budg
 @lru_cache(maxsize=1 << 12)
 def _look_ahead(cells: bytes, width: int, reward: Reward, steps: int, least: int) -> Lookahead | None:
     from ragen_envs.compiled.compiling import first_use
-    from ragen_envs.games.sokoban.search import evaluate, explore
+    from ragen_envs.games.sokoban.search import explore
 
     weights = search_weights(len(cells) // width, width)
     board = np.frombuffer(cells, np.uint8)
-    with first_use(explore, evaluate):
+    with first_use(explore):
         successors, paid, left = explore(board, width, weights, tuple(reward), steps, MAX_AHEAD)
-        if len(left) == 0:
-            return None
-        return Lookahead(*evaluate(successors, paid, left, steps, least).tolist())
+    if len(left) == 0:
+        return None
+    success = (left == 0).astype(np.float64)
+    mean, best = np.zeros_like(success), np.zeros_like(success)
+    for played in reversed(range(steps)):
+        success = success[successors].mean(axis=1)
+        mean = (paid + mean[successors]).mean(axis=1)
+        stopping = 0.0 if played >= least else -np.inf
+        best = (paid + best[successors]).max(axis=1, initial=stopping)
+    return Lookahead(float(success[0]), float(mean[0]), float(best[0]))

@@ -8,7 +8,7 @@ buffers it is given, so that it runs the same when compiled.
 """
 
 from collections.abc import Callable, MutableSequence, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ragen_envs.games.sokoban.dynamics import FLOOR, TARGET, WALL
 from ragen_envs.games.sokoban.laws import Law
@@ -44,21 +44,18 @@ class Scratch(NamedTuple):
     """The visited states, a hash table with a power of two of slots."""
     trail: Ints
     """``NOTES`` items for each depth, then the slots in use."""
+    stack: Ints
+    seen: Ints
+    """One item a cell, for ``room_key``."""
 
 
-def scratch(size: int, boxes: int, law: Law, make: Callable[[int], Ints]) -> Scratch:
+def scratch(size: int, boxes: int, law: Law, make: Callable[[int], Any]) -> Scratch:
     """Return the buffers for rooms of ``size`` cells, made of zeros by ``make(length)``."""
-    slots, trail = lengths(law)
-    origin, now, best, pulls = (make(boxes) for _ in range(4))
-    return Scratch(origin, now, best, pulls, make(size), make(slots), make(trail))
-
-
-def lengths(law: Law) -> tuple[int, int]:
-    """Return the lengths of the table and the trail of a search."""
     slots = 2
     while slots < 2 * law.nodes + 3:
         slots *= 2
-    return slots, NOTES * (law.depth + 2) + law.nodes + 1
+    trail = NOTES * (law.depth + 2) + law.nodes + 1
+    return Scratch(*map(make, (boxes, boxes, boxes, boxes, size, slots, trail, size, size)))
 
 
 def reverse_play(
@@ -69,7 +66,7 @@ def reverse_play(
     The board has walls, floor and targets only and is not changed; ``weights`` are one hash weight a cell.
     ``buffers``, with ``origin`` filled, receive ``best``.
     """
-    origin, now, best, pulls, occupied, table, trail = buffers
+    origin, now, best, pulls, occupied, table, trail, _, _ = buffers
     off = (-width, width, -1, 1)
     choices = 4 if law.ragen else 8
     key = 0

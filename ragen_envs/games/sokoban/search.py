@@ -23,7 +23,6 @@ from ragen_envs.games.sokoban.dynamics import (
     offsets,
     reward_of,
 )
-from ragen_envs.games.sokoban.reverse_play import first_visit
 
 UNSOLVABLE: Final = -1
 """Length where a board has no solution within ``max_moves``."""
@@ -34,16 +33,25 @@ KEY: Final = 0
 LEFT: Final = 1
 LINK: Final = 2
 
-share(dynamics.move, dynamics.offsets, dynamics.reward_of, first_visit)
+share(dynamics.move, dynamics.offsets, dynamics.reward_of)
+
+
+@inner
+def slot_of(table: Any, keys: Any, key: Any) -> Any:
+    """Return the slot of a key in an open-addressing table of 1 + the number of each known node."""
+    mask = table.shape[0] - 1
+    slot = (key >> 20) & mask
+    while table[slot] != 0 and keys[table[slot] - 1, 0] != key:
+        slot = (slot + 1) & mask
+    return slot
 
 
 @jit
-def rehashed(table: Any) -> Any:
-    """Return a table of twice as many slots with the same keys."""
-    larger: Any = np.zeros(2 * table.shape[0], np.int64)
-    for key in table:
-        if key != 0:
-            first_visit(larger, key)
+def reindexed(table: Any, keys: Any, count: Any) -> Any:
+    """Return a table of twice as many slots for the first ``count`` nodes."""
+    larger = np.zeros(2 * table.shape[0], np.int64)
+    for node in range(count):
+        larger[slot_of(larger, keys, keys[node, 0])] = node + 1
     return larger
 
 
@@ -189,7 +197,7 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
     for b in range(1, boxes + 1):
         if not live[states[0, b]]:
             return UNSOLVABLE, nothing
-    first_visit(table, nodes[0, KEY] | 1)
+    table[slot_of(table, nodes, nodes[0, KEY])] = 1
     board = floor.copy()
     count: Any = np.int64(1)  # a plain 1 is compiled as a type of its own first
     head: Any = np.int64(0)
@@ -211,7 +219,8 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
             key = nodes[head, KEY] + 3 * (weights[ahead] - weights[player])
             if pushed != 0:
                 key += weights[pushed + off[action]] - weights[pushed]
-            if first_visit(table, key | 1) < 0:  # 0 marks a free slot, so keys are odd
+            slot = slot_of(table, nodes, key)
+            if table[slot] != 0:
                 continue
             if count == states.shape[0]:
                 states, nodes = grown(states), grown(nodes)
@@ -222,32 +231,14 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
             if nodes[count, LEFT] == 0:
                 return depth + 1, backtrack(nodes, count, depth + 1)
             count += 1
+            table[slot] = count
             if count >= max_states:
                 return LIMIT, nothing
             if 2 * count > table.shape[0]:
-                table = rehashed(table)
+                table = reindexed(table, nodes, count)
         lift(board, floor, states, head)
         head += 1
     return UNSOLVABLE, nothing
-
-
-@inner
-def slot_of(table: Any, keys: Any, key: Any) -> Any:
-    """Return the slot of a key in an open-addressing table of 1 + the number of each known node."""
-    mask = table.shape[0] - 1
-    slot = (key >> 20) & mask
-    while table[slot] != 0 and keys[table[slot] - 1, 0] != key:
-        slot = (slot + 1) & mask
-    return slot
-
-
-@jit
-def reindexed(table: Any, keys: Any, count: Any) -> Any:
-    """Return a table of twice as many slots for the first ``count`` nodes."""
-    larger = np.zeros(2 * table.shape[0], np.int64)
-    for node in range(count):
-        larger[slot_of(larger, keys, keys[node, 0])] = node + 1
-    return larger
 
 
 @jit
@@ -318,32 +309,3 @@ def explore(start: Any, width: Any, weights: Any, reward: Any, depth: Any, max_s
         lift(board, floor, states, head)
         head += 1
     return successors[:count], paid[:count], left[:count, 0]
-
-
-@jit
-def evaluate(successors: Any, paid: Any, left: Any, steps: Any, least: Any) -> Any:
-    """Return the worth of ``steps`` actions in state 0: random success, random return, largest return.
-
-    The first arguments are the results of ``explore`` for a depth of ``steps``. The largest return is
-    that of ``least`` to ``steps`` actions.
-    """
-    size = left.shape[0]
-    values = np.zeros((size, 3))
-    for state in range(size):
-        values[state, 0] = int(left[state] == 0)
-    later = values.copy()
-    for played in range(steps - 1, -1, -1):
-        for state in range(size):
-            if left[state] == 0:
-                continue
-            success, mean, best = 0.0, 0.0, 0.0 if played >= least else -np.inf
-            for action in range(4):
-                after = successors[state, action]
-                success += later[after, 0]
-                mean += paid[state, action] + later[after, 1]
-                best = max(best, paid[state, action] + later[after, 2])
-            values[state, 0] = success / 4
-            values[state, 1] = mean / 4
-            values[state, 2] = best
-        values, later = later, values
-    return later[0]

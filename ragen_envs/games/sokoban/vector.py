@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.compiled.vector import GameVectorEnv, read_only
-from ragen_envs.errors import GenerationError
 from ragen_envs.game.grids import padded
 from ragen_envs.games.sokoban import generator, kernels
 from ragen_envs.games.sokoban.dynamics import WALL
 from ragen_envs.games.sokoban.env import SokobanEnv
 from ragen_envs.games.sokoban.level_key import room_weights
+from ragen_envs.games.sokoban.reverse_play import scratch
 from ragen_envs.games.sokoban.text import decode_level
 
 
@@ -42,7 +42,7 @@ class SokobanVectorEnv(GameVectorEnv):
         self._boards = self._cells[pad:-pad].reshape(self.num_envs, self._size)
         self._observations = self._boards.reshape(self.num_envs, single.height, single.width)
         self._on_target = read_only(self._state[kernels.ON_TARGET])
-        self._memory = kernels.working_memory(self._size, single.law)
+        self._memory = scratch(self._size, single.boxes, single.law, kernels.zeros)
         super()._link()
 
     def _play(
@@ -58,13 +58,13 @@ class SokobanVectorEnv(GameVectorEnv):
         infos["boxes_on_target"] = self._on_target.copy() if self.copy else self._on_target
         infos["_boxes_on_target"] = self._everywhere
 
-    def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
+    def _draw(self, phase: int, splits: NDArray[np.int64]) -> None:
         single = self.single
-        failed: int = kernels.draw_all(
+        if kernels.draw_all(
             self._cells, self._state, phase, splits, single.height, single.width, single.boxes,
             single.law, *self._tables, self._memory,
-        )  # fmt: skip
-        return failed
+        ) >= 0:  # fmt: skip
+            raise generator.no_level(single.height, single.width, single.boxes)
 
     def _start(self, phase: int, levels: NDArray[np.uint8] | None) -> None:
         kernels.start_all(self._cells, self._state, phase, levels, self._size, self.single.width)
@@ -76,9 +76,6 @@ class SokobanVectorEnv(GameVectorEnv):
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
         self._boards[ids] = rows
-
-    def _failure(self) -> GenerationError:
-        return generator.no_level(self.single.height, self.single.width, self.single.boxes)
 
     def _show(self, i: int) -> None:
         self.single.place(self._boards[i].tobytes())

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, Self
 
@@ -120,20 +120,6 @@ class Catalogue(Sequence[Product]):
         return self.content_hash[:8]
 
 
-@dataclass(frozen=True)
-class _Design:
-    """A product before it is put into words."""
-
-    department: str
-    shelf: str
-    noun: str
-    brand: str
-    series: str
-    attributes: tuple[str, ...]
-    options: tuple[tuple[str, tuple[str, ...]], ...]
-    price: float
-
-
 @lru_cache(maxsize=4)
 def make_catalogue(products: int, seed: int = 0) -> Catalogue:
     """Return a catalogue of at least 5 products made from a seed, the same on every machine.
@@ -147,22 +133,24 @@ def make_catalogue(products: int, seed: int = 0) -> Catalogue:
     for family in range(math.ceil(products / FAMILY)):
         rng = Rng(new_stream("webshop catalogue", f"family {family}", seed))
         for design in _family(rng)[: products - len(made)]:
-            made.append(_worded(design, places[len(made)], f"{seed}-{family}", rng))
+            made.append(_worded(places[len(made)], f"{seed}-{family}", rng, **design))
     made.sort(key=lambda product: product.id)
     return Catalogue(made, (make_catalogue, (products, seed)))
 
 
-def _family(rng: Rng) -> list[_Design]:
+def _family(rng: Rng) -> list[dict[str, Any]]:
+    """Return five products before they are put into words."""
     department = rng.choice(DEPARTMENTS)
     shelf = rng.choice(department.shelves)
     nouns = [bare(noun) for noun in rng.sample(shelf.nouns, 2)]
     known = dict.fromkeys((*shelf.attributes, *department.attributes))
     attributes = tuple(rng.sample(list(known), 5))
     options = tuple((name, _values(rng, OPTIONS[name])) for name in shelf.options)
-    base = _Design(
-        department.name, shelf.name, nouns[0], rng.choice(BRANDS), rng.choice(SERIES), attributes[:4],
-        options, _price(rng, shelf),
-    )  # fmt: skip
+    base: dict[str, Any] = {
+        "shelf": (department.name, shelf.name), "noun": nouns[0], "brand": rng.choice(BRANDS),
+        "series": rng.choice(SERIES), "attributes": attributes[:4], "options": options,
+        "price": _price(rng, shelf),
+    }  # fmt: skip
     place = FOUND + rng.integers(4 - FOUND)
     swapped = (*attributes[:place], attributes[4], *attributes[place + 1 : 4])
     changed = rng.integers(len(options))
@@ -170,13 +158,13 @@ def _family(rng: Rng) -> list[_Design]:
         (name, _other_values(rng, OPTIONS[name], values) if i == changed else values)
         for i, (name, values) in enumerate(options)
     )
-    dearer = round(base.price * (1.5 + rng.integers(100) / 100), 2)
+    dearer = round(base["price"] * (1.5 + rng.integers(100) / 100), 2)
     return [
         base,
-        replace(base, attributes=swapped),
-        replace(base, noun=nouns[1]),
-        replace(base, options=others),
-        replace(base, price=dearer),
+        base | {"attributes": swapped},
+        base | {"noun": nouns[1]},
+        base | {"options": others},
+        base | {"price": dearer},
     ]
 
 
@@ -200,17 +188,18 @@ def _price(rng: Rng, shelf: Shelf) -> float:
     return dollars + rng.choice(_CENTS) / 100
 
 
-def _worded(design: _Design, number: int, family: str, rng: Rng) -> Product:
-    a, b, c, d = design.attributes
-    words = {"noun": design.noun, "series": design.series, "brand": design.brand}
+def _worded(
+    number: int, family: str, rng: Rng, noun: str, brand: str, series: str, shelf: tuple[str, str],
+    **details: Any,
+) -> Product:  # fmt: skip
+    a, b, c, d = details["attributes"]
+    words = {"noun": noun, "series": series, "brand": brand}
     return Product(
         id=f"P{number:06d}",
-        title=f"{design.brand} {design.series} {design.noun.title()}, {a.title()}",
-        category=(design.department, design.shelf, design.noun),
-        nouns=frozenset((design.noun,)),
-        attributes=design.attributes,
-        options=design.options,
-        price=design.price,
+        title=f"{brand} {series} {noun.title()}, {a.title()}",
+        category=(*shelf, noun),
+        nouns=frozenset((noun,)),
+        **details,
         rating=(30 + rng.integers(21)) / 10,
         description=rng.choice(_SENTENCES).format(a=a, b=b, **words),
         bullets=tuple(f"{each.capitalize()}." for each in (a, c, d)),

@@ -127,12 +127,7 @@ def solve_games(games: Floats) -> Solution:
     least = games.min(axis=(1, 2))
     span = games.max(axis=(1, 2)) - least
     span[span == 0.0] = 1.0
-    scaled = _solve((games - least[:, None, None]) / span[:, None, None])
-    return scaled._replace(values=least + span * scaled.values)
-
-
-def _solve(games: Floats) -> Solution:
-    """Solve games whose payoffs are from 0 to 1."""
+    games = (games - least[:, None, None]) / span[:, None, None]  # from 0 to 1
     count, m, k = games.shape
     low, high = games.min(axis=2), games.max(axis=1)
     values = low.max(axis=1)
@@ -142,12 +137,11 @@ def _solve(games: Floats) -> Solution:
     for size in range(2, min(m, k) + 1):
         for chosen in combinations(range(m), size):
             for answer in combinations(range(k), size):
-                if not open_.size:
-                    return Solution(values, rows, columns)
-                open_ = _try(games, open_, chosen, answer, values, rows, columns)
+                if open_.size:
+                    open_ = _try(games, open_, chosen, answer, values, rows, columns)
     if open_.size:
         raise ArithmeticError(f"{open_.size} of {count} matrix games could not be solved")
-    return Solution(values, rows, columns)
+    return Solution(least + span * values, rows, columns)
 
 
 def _try(

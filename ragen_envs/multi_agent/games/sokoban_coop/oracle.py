@@ -1,6 +1,5 @@
 """Plan cooperative Sokoban: shortest joint plans, by breadth-first search over rounds."""
 
-from functools import lru_cache
 from itertools import product
 from typing import Final
 
@@ -45,6 +44,7 @@ def joint_plan(
     if not open_targets(board):
         return ()
     useful = _useful_cells(board, width)
+    dead = [cell for cell, code in enumerate(board) if code != WALL and cell not in useful]
     spare = board.count(BOX) - open_targets(board)
     choices = list(product(range(len(ACTION_NAMES)), repeat=len(movers)))
     origins: dict[State, tuple[State, tuple[int, ...]]] = {start: (start, ())}
@@ -54,8 +54,8 @@ def joint_plan(
         for state in layer:
             for actions in choices:
                 reached, solved = _after(state, actions, width)
-                if reached in origins or not _can_be_solved(reached[0], useful, spare):
-                    continue
+                if reached in origins or sum(reached[0][cell] == BOX for cell in dead) > spare:
+                    continue  # more boxes than are spare can never come to a target
                 origins[reached] = (state, actions)
                 following.append(reached)
                 if solved:
@@ -69,8 +69,7 @@ def joint_plan(
     return None
 
 
-@lru_cache(maxsize=4096)
-def _useful_cells(board: bytes, width: int) -> frozenset[int]:
+def _useful_cells(board: bytes, width: int) -> set[int]:
     """Return the cells from which a box, alone on the board, can be pushed onto some target."""
     queue = cells_with(board, TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)
     useful = set(queue)
@@ -80,19 +79,7 @@ def _useful_cells(board: bytes, width: int) -> frozenset[int]:
             if box not in useful and board[box] != WALL and board[pusher] != WALL:
                 useful.add(box)
                 queue.append(box)
-    return frozenset(useful)
-
-
-def _can_be_solved(board: bytes, useful: frozenset[int], spare: int) -> bool:
-    """Return False if more boxes than are spare are where they can never come to a target."""
-    box = board.find(BOX)
-    while box >= 0:
-        if box not in useful:
-            if not spare:
-                return False
-            spare -= 1
-        box = board.find(BOX, box + 1)
-    return True
+    return useful
 
 
 def _after(state: State, actions: tuple[int, ...], width: int) -> tuple[State, bool]:
