@@ -163,7 +163,7 @@ _added: Final[dict[str, GameSpec]] = {}
 
 def text_ids() -> tuple[str, ...]:
     """Return the ids of all conversation envs, those of games from outside last."""
-    installed_games()
+    register_installed_games()
     specs = gym.registry.items()
     return tuple(env_id for env_id, spec in specs if spec.entry_point == TEXT_ENTRY_POINT)
 
@@ -179,7 +179,7 @@ def plain_id(env_id: str) -> str | None:
 
 def added_games() -> tuple[GameSpec, ...]:
     """Return the games from outside: those of installed packages, and what else was registered."""
-    installed_games()
+    register_installed_games()
     return tuple(_added.values())
 
 
@@ -221,23 +221,20 @@ def register_game(game: GameSpec) -> None:
 
 
 @lru_cache(maxsize=1)
-def installed_games() -> tuple[GameSpec, ...]:
-    """Register the games that installed packages add, and return them.
+def register_installed_games() -> None:
+    """Register the games that installed packages add.
 
     A package that cannot be loaded is skipped, with a warning.
     """
-    games: list[GameSpec] = []
     for point in entry_points(group=GAMES_GROUP):
         try:
             loaded = point.load()
             added = (loaded,) if isinstance(loaded, GameSpec) else tuple(loaded)
             for game in added:
                 register_game(game)
-            games += added
         except Exception as error:
             origin = point.dist.name if point.dist else "an unknown package"
             _LOG.warning("could not load game '%s' of %s: %s", point.name, origin, error)
-    return tuple(games)
 
 
 def creator_of(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]] | None:

@@ -57,12 +57,15 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             super().save_overload(sig, data)
 
 
-def jit(function: Callable[..., Any]) -> Any:
+def jit(function: Callable[..., Any], **options: bool) -> Any:
     """Return a function compiled at its first call, or loaded from the cache.
 
     It runs without Python's lock, so that threads can run it at the same time.
     """
-    return _kept(function)
+    compiled = numba.njit(function, nogil=True, no_cfunc_wrapper=True, **options)
+    with suppress(RuntimeError):  # there is no directory that can be written
+        compiled._cache = _Cache(function)
+    return compiled
 
 
 def in_place(function: Callable[..., Any]) -> Any:
@@ -70,7 +73,7 @@ def in_place(function: Callable[..., Any]) -> Any:
 
     It is compiled without reference counting, which takes longer than the games in a step of 64 envs.
     """
-    return _kept(function, **_BORROWING)
+    return jit(function, **_BORROWING)
 
 
 def inner(function: Callable[..., Any]) -> Any:
@@ -87,13 +90,6 @@ def share(*functions: Callable[..., Any]) -> None:
 def override(function: Callable[..., Any], compiled: Callable[..., Any]) -> None:
     """Replace a plain function by another one in compiled functions, see ``share``."""
     overload(function, jit_options=_UNWRAPPED | _BORROWING, strict=False)(lambda *_: compiled)
-
-
-def _kept(function: Callable[..., Any], **options: bool) -> Any:
-    compiled = numba.njit(function, nogil=True, no_cfunc_wrapper=True, **options)
-    with suppress(RuntimeError):  # there is no directory that can be written
-        compiled._cache = _Cache(function)
-    return compiled
 
 
 class _CompilationNotice(Listener):  # type: ignore[misc]

@@ -1,5 +1,6 @@
 """Choose worked examples: first turns of training levels, with the replies of the game's oracle."""
 
+import copy
 import pickle
 from collections import Counter
 from collections.abc import Sequence
@@ -54,10 +55,12 @@ def worked_examples(game: Any, settings: ConversationSettings) -> tuple[WorkedEx
     if not settings.demonstrations:
         return ()
     try:
-        drawing = game.without_own_levels()
+        own_keys = frozenset(f"{game.key(level):016x}" for level in game.own_levels)
+        drawing = copy.deepcopy(game)
+        drawing.own_levels = ()
         drawing.reset(seed=0, options={"split": TRAIN})
         # Games that are equal after the same reset share their examples.
-        return _examples(pickle.dumps(drawing), game.own_keys, settings)
+        return _examples(pickle.dumps(drawing), own_keys, settings)
     except (RagenError, pickle.PicklingError, AttributeError, TypeError) as error:
         raise RagenError(
             f"demonstrations is {settings.demonstrations}, but {game} gives no worked examples: {error}"

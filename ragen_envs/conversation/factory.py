@@ -14,7 +14,7 @@ from ragen_envs.conversation.wrapper import ConversationWrapper
 from ragen_envs.errors import RagenError, first_line
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.text import IMAGE
-from ragen_envs.registration import creator_of, game_of, installed_games
+from ragen_envs.registration import creator_of, game_of, register_installed_games
 
 
 def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrapper:
@@ -113,7 +113,7 @@ def _converse(
 def _find_spec(env_id: str) -> EnvSpec:
     """Return the registered spec of an id, by installed packages too."""
     if env_id not in gym.registry:
-        installed_games()
+        register_installed_games()
     if ":" in env_id:  # Gymnasium's "module:id"
         module, _, env_id = env_id.partition(":")
         try:

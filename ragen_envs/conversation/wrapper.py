@@ -158,7 +158,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Play one reply; ``truncated`` says that the model was cut off by its token limit.
 
         Raises:
-            RagenError: See ``check``; or the game fails, and the message names its method.
+            ResetNeededError: The episode has not begun or has ended.
+            GameError: The game fails; the message names its method.
         """
         settings = self.settings
         with named_errors(self._bare):
@@ -206,7 +207,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             return self._ask("turn_value", lambda: game.turn_value(self._allowed(parsed), self.budget))
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
-        self._check_running()
+        if not self.names:
+            raise ResetNeededError("call reset() before the first reply")
+        if self.end is not None:
+            raise ResetNeededError(f"the episode has ended ({self.end}); call reset() first")
         settings = self.settings
         most = min(settings.actions_per_turn, self._actions_left)
         names = self.names if self._word_game is None else self._word_game
@@ -222,17 +226,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def _reason(self, parsed: ParsedReply) -> str:
         """Return why an action is illegal, or "" where that would tell the effects of unplayed actions."""
         return parsed.reason if self._allowed(parsed) or not parsed.actions else ""
-
-    def _check_running(self) -> None:
-        """Check that a reply can be played now.
-
-        Raises:
-            ResetNeededError: The episode has not begun or has ended.
-        """
-        if not self.names:
-            raise ResetNeededError("call reset() before the first reply")
-        if self.end is not None:
-            raise ResetNeededError(f"the episode has ended ({self.end}); call reset() first")
 
     def _run(self, actions: tuple[Action, ...]) -> tuple[tuple[bool, ...], tuple[float, ...]]:
         effective: list[bool] = []

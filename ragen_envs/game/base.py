@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, ClassVar, Final, Generic, Self, SupportsInt, TypeVar
+from typing import Any, ClassVar, Final, Generic, SupportsInt, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -333,17 +333,6 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if not isinstance(levels, Sequence) or not levels:
             raise RagenError(f"levels is {levels!r:.80}, but must be a file or a list of levels")
         return tuple(read_level(f"levels[{i}]", level) for i, level in enumerate(levels))
-
-    @property
-    def own_keys(self) -> frozenset[str]:
-        """The keys of the levels that the constructor was given."""
-        return frozenset(f"{self.key(level):016x}" for level in self.own_levels)
-
-    def without_own_levels(self) -> Self:
-        """Return a copy that draws its levels, even if this env was given some."""
-        drawing = copy.deepcopy(self)
-        drawing.own_levels = ()
-        return drawing
 
     @property
     def instance(self) -> Instance:

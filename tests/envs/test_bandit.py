@@ -237,6 +237,7 @@ def test_equal_arms_are_refused():
         ["A", "B", "C"],
         ["Dragon", "dragon"],
         [" A", "A"],
+        ["A||B", "C"],
     ],
 )
 def test_bad_levels(level):

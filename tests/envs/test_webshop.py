@@ -15,7 +15,7 @@ from rapidfuzz.fuzz import token_set_ratio
 from rapidfuzz.utils import default_process
 
 from ragen_envs.conversation import Defect, make
-from ragen_envs.errors import InstanceError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.webshop import WebShopEnv, reward
 from ragen_envs.games.webshop.catalogue import make_catalogue
@@ -456,6 +456,11 @@ def test_illegal_clicks_are_defects():
     result = env.play("<think>a</think><answer>click[Buy Now]</answer>")
     assert result.parsed.defects == (Defect.ILLEGAL_ACTION,)
     assert "there is no button 'Buy Now' here" in result.text
+
+
+def test_hints_are_on_or_off():
+    with pytest.raises(RagenError, match="hints is 'false', but must be one of False, True"):
+        make("ragen/WebShopText-v0", hints="false")
 
 
 def test_hints_are_part_of_the_rules():

@@ -72,7 +72,7 @@ def _sounds_safe(env: Any) -> int:
 def decode_level(level: str) -> tuple[str, str]:
     """Return the two names of an instance in text form, ``First/Second``."""
     names = level.split("/")
-    distinct = {name.casefold() for name in names if name and name == name.strip()}
+    distinct = {name.casefold() for name in names if name and name == name.strip() and "||" not in name}
     if len(names) != 2 or len(distinct) != 2:
         raise InstanceError(f"level {level!r} must be two different names joined by /")
     return names[0], names[1]

@@ -64,10 +64,7 @@ def remaining(guesses: Iterable[tuple[str, Answer]]) -> Codes:
 
 def reach(guesses: int) -> int:
     """Return the most codes that any strategy can find: one a guess, 13 other answers each."""
-    codes = 0
-    for _ in range(min(guesses, 5)):
-        codes = 1 + _FEWER * codes
-    return codes
+    return int(sum(_FEWER**k for k in range(min(guesses, 5))))
 
 
 @lru_cache(maxsize=1)
