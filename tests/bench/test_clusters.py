@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ragen_bench.stats.intervals import bootstrap_mean, cluster_sums, number_clusters, wilson, wilson_mean
 from ragen_bench.stats.paired import compare_rates, mcnemar_exact, paired_bootstrap
-from ragen_bench.stats.scores import normalised_interval
+from ragen_bench.stats.scores import mean_score
 
 LEVELS, EACH = 24, 8
 CLUSTERS = np.repeat(np.arange(LEVELS), EACH)
@@ -81,8 +81,8 @@ def test_a_score_is_drawn_by_level_too():
     rng = np.random.default_rng(5)
     played = outcomes(rng, 0.5, 1.0)
     chance, best = np.full(len(played), 0.25), np.ones(len(played))
-    plain = normalised_interval(played, chance, best, seed=0)
-    clustered = normalised_interval(played, chance, best, seed=0, clusters=CLUSTERS)
+    plain = mean_score(played, chance, best, range(len(played)))
+    clustered = mean_score(played, chance, best, CLUSTERS.tolist())
     assert clustered.estimate == pytest.approx(plain.estimate)
     assert clustered.high - clustered.low > 2 * (plain.high - plain.low)
 

@@ -12,8 +12,8 @@ from ragen_bench.leaderboard.site import Pages
 from ragen_bench.leaderboard.standings import (
     below_random,
     by_length,
-    mean_score,
     overall_standings,
+    score_of,
     standings,
     with_decisions,
 )
@@ -209,7 +209,7 @@ def test_the_mean_score_is_uncertain_where_nothing_or_everything_is_solved(store
     for game in ("FrozenLakeDeterministic", "Cube"):
         changed = with_episodes(changed, game, update)
     games = {game: samples_of([changed], game) for game in ("FrozenLakeDeterministic", "Cube")}
-    score, n = mean_score(games, "hero"), len(games["Cube"]["hero"])
+    score, n = score_of(games, "hero"), len(games["Cube"]["hero"])
     one = wilson(n * success, n)
     # The mean of two independent intervals of one width is narrower by the root of 2.
     assert score.high - score.low > 0.99 * 100 * (one.high - one.low) / 0.8 / 2**0.5

@@ -314,12 +314,6 @@ def test_unreadable_values_are_an_error(run, value, capsys):
     assert "penalty" in error or "JSON" in error
 
 
-def test_an_endless_line_is_not_read(run, monkeypatch, capsys):
-    monkeypatch.setattr("ragen_bench.runs.records.MAX_LINE", 500)
-    assert main(["verify", str(run)]) == 2
-    assert "longer than allowed" in capsys.readouterr().err
-
-
 def test_what_a_terminal_would_obey_is_escaped(run, capsys):
     episodes = read(run)
     lake(episodes)["closing"] = "\x1b[2J"

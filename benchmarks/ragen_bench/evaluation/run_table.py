@@ -14,7 +14,7 @@ from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
 from ragen_bench.config.suites import control_notes
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
 from ragen_bench.stats.intervals import Clusters, Interval, number_clusters, wilson_mean
-from ragen_bench.stats.scores import success_score
+from ragen_bench.stats.scores import mean_score
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def summarise(run: Run) -> pd.DataFrame:
     Columns: ``game``, ``agent``, ``n`` (episodes), ``success`` with its Wilson 95% interval
     ``success_low`` and ``success_high``, clustered by level where levels repeat; ``mean_return``;
     ``score``, the success normalised to random play (0) and the optimum (100) under the same budget on
-    the same instances, with its interval (``success_score``), clustered likewise; ``random_success`` and
+    the same instances, with its interval (`mean_score`), clustered likewise; ``random_success`` and
     ``random_return``, the exact expectations of random play on these instances; ``optimal_success`` and
     ``optimal_return``, the largest expectations of any agent; ``valid``, the share of replies without a
     defect; ``effective``, the share of executed actions that changed the state; ``turns``,
@@ -204,14 +204,9 @@ def _score(sample: Sample, reference: Sample | None) -> Interval:
     best = [value for i in chances if (value := sample[i].optimal_success) is not None]
     if not chances or len(best) < len(chances):
         return Interval(math.nan, math.nan, math.nan)
-    return success_score(
-        [float(sample[index].success) for index in chances],
-        list(chances.values()),
-        best,
-        resamples=_RESAMPLES,
-        seed=0,
-        clusters=level_clusters(sample[index] for index in chances),
-    )
+    played = [sample[index] for index in chances]
+    solved, keys = [e.success for e in played], [e.instance.key for e in played]
+    return mean_score(solved, list(chances.values()), best, keys, resamples=_RESAMPLES)
 
 
 def chance_of(episode: Episode, reference: Sample | None) -> float | None:

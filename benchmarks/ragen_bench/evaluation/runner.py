@@ -192,7 +192,8 @@ def play_missing(
         if retry_errors:
             count = set_errors_aside(folder, config)
             _LOG.info("retrying %d failed episode%s", count, "s" if count != 1 else "")
-        with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
+        with RunDirectory(folder, config) as run:
+            ledger = Ledger(folder)
             try:
                 with progress.of(len(run.done), len(config.keys)):
                     play(RunPlay(run, progress, ledger, budget, cache), players)

@@ -8,17 +8,16 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Reply, Request
 from ragen_agents.policies.base import check_reply
-from ragen_agents.run_files.files import ResourceContext, read_text, writing
+from ragen_agents.run_files.files import read_text, writing
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import AgentEntry
 from ragen_bench.config.suites import SamplingSettings, StrictModel
@@ -53,26 +52,18 @@ class Spent(NamedTuple):
     """Whether some of them are estimates."""
 
 
-class Ledger(ResourceContext):
-    """The tokens that a run has spent, kept in `USAGE`; a context manager.
+class Ledger:
+    """The tokens that a run has spent, kept in `USAGE`.
 
     Answers of episodes that were never finished are in it too: they were paid for.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / USAGE
-        self._file: BinaryIO | None = None
         self.spent: defaultdict[str, Spent] = defaultdict(Spent)
         self.requests = 0
-
-    def _open(self, resources: ExitStack) -> None:
-        resources.callback(self._close)
         if self._path.exists():
             self._read()
-
-    def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
 
     def add(self, agent: str, reply: Reply) -> None:
         """Count an answer; it survives the end of this process when this returns."""
@@ -82,11 +73,8 @@ class Ledger(ResourceContext):
             reply_tokens=reply.reply_tokens or 0,
             estimated=reply.tokens_estimated,
         )
-        with writing(self._path):
-            if self._file is None:
-                self._file = self._path.open("ab")
-            self._file.write(line.model_dump_json().encode() + b"\n")
-            self._file.flush()
+        with writing(self._path), self._path.open("ab") as file:
+            file.write(line.model_dump_json().encode() + b"\n")
         self._count(line)
 
     def _read(self) -> None:

@@ -13,7 +13,7 @@ from ragen_bench.evaluation.run_table import summarise_episodes
 from ragen_bench.leaderboard.entry import MAX_ERRORS, EntryError, GameResult
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
 from ragen_bench.runs.records import Record
-from ragen_bench.verification.run_verification import MismatchError, Replay, replay_here
+from ragen_bench.verification.run_verification import Replay, replay_here
 from ragen_envs.errors import RagenError
 
 
@@ -28,10 +28,11 @@ def check_entry(folder: Path, track: Track = iter, replay_all: Replay = replay_h
     _check_errors(stored)
     replayed = replay_all(EPISODES, stored.records, stored.entry.config)
     try:
-        for _ in track(stored.records):
-            next(replayed)
-    except (MismatchError, RagenError) as error:
+        differs = next((each for _ in track(stored.records) if (each := next(replayed))), None)
+    except RagenError as error:
         raise EntryError(str(error)) from error
+    if differs is not None:
+        raise EntryError(differs)
     _check_results(stored)
     return stored
 
@@ -93,18 +94,6 @@ def results_of(episodes: Iterable[Episode]) -> dict[str, GameResult]:
 
 
 def _result(played: list[Episode]) -> GameResult:
-    row = summarise_episodes(played)
-    return GameResult(
-        episodes=len(played),
-        solved=sum(episode.success for episode in played),
-        success=row["success"],
-        mean_return=row["mean_return"],
-        valid=_known(row["valid"]),
-        turns=row["turns"],
-        reply_tokens=_known(row["reply_tokens"]),
-        errors=row["errors"],
-    )
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    row = {**summarise_episodes(played), "episodes": len(played), "solved": sum(e.success for e in played)}
+    known = {name: None if math.isnan(row[name]) else row[name] for name in GameResult.model_fields}
+    return GameResult.model_validate(known)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import date
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
@@ -36,16 +36,6 @@ def _slug(name: object) -> object:
     return name
 
 
-def _day(text: str) -> str:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"'{text}' is not a date") from None
-    if day > date.today() + timedelta(days=1):  # somewhere it may be tomorrow already
-        raise ValueError(f"'{text}' is in the future")
-    return text
-
-
 def _once(games: list[str]) -> list[str]:
     twice = next((game for game in games if games.count(game) > 1), None)
     if twice is not None:
@@ -57,13 +47,8 @@ Slug = Annotated[str, Field(pattern=_SLUG), BeforeValidator(_slug)]
 Link = Annotated[
     str, Field(max_length=400, pattern=r"^https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[!#-;=?-\[\]_a-z~]*)?$")
 ]
-Day = Annotated[
-    str,
-    BeforeValidator(lambda day: day.isoformat() if isinstance(day, date) else day),
-    Field(pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$"),
-    AfterValidator(_day),
-]
-"""Date such as 2026-11-24, which YAML reads as a date."""
+Day = Annotated[date, Field(strict=False)]
+"""Date such as 2026-11-24."""
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -25,17 +25,14 @@ from ragen_bench.evaluation.run_table import (
 )
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.stats.intervals import (
-    CONFIDENCE,
     FloatArray,
     Interval,
-    bootstrap_means,
     cluster_sums,
     number_clusters,
-    percentile_interval,
     wilson_mean,
 )
 from ragen_bench.stats.paired import ALPHA, compare_rates, enough_resamples, holm, sign_flip
-from ragen_bench.stats.scores import at_most_by_chance, success_bounds
+from ragen_bench.stats.scores import at_most_by_chance, mean_score
 
 OPTIMUM: Final = "oracle"
 
@@ -136,7 +133,7 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
     levels that both played, p-values Holm-adjusted over the pairs of the table. An entry without a score
     has no rank. The other columns are those of the levels of all games together.
     """
-    scores = {stored.entry.about.name: mean_score(games, stored.entry.about.name) for stored in entries}
+    scores = {stored.entry.about.name: score_of(games, stored.entry.about.name) for stored in entries}
     scored = [name for name, score in scores.items() if not math.isnan(score.estimate)]
     ranks = rank_entries(scored, lambda a, b, n: _compare_scores(games, a, b, n))
     rows = {}
@@ -147,35 +144,12 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
     return sorted(_table(entries, rows, ranks), key=lambda s: (-_or_lowest(s.row["score"]), s.name))
 
 
-def mean_score(games: Games, name: str) -> Interval:
+def score_of(games: Games, name: str) -> Interval:
     """Return the mean of an entry's scores with its 95% interval; nan if a game has no score."""
     levels = _levels([(samples.get(name, {}), samples) for samples in games.values()])
-    gains, gaps = (_by_game(levels, values) for values in _gain_and_gap(levels))
-    if not (gaps.sum(axis=1) > 0).all():
+    if len(set(levels.game.tolist())) < len(games):
         return Interval(math.nan, math.nan, math.nan)
-    clusters = number_clusters(levels.keys)
-    if clusters is not None:
-        gains, gaps = (np.stack([cluster_sums(row, clusters) for row in each]) for each in (gains, gaps))
-    drawn = bootstrap_means(np.concatenate([gains, gaps]), _RESAMPLES, 0)
-    gain, gap = np.split(drawn, 2)
-    scores = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
-    estimate = float(np.mean(100 * gains.sum(axis=1) / gaps.sum(axis=1)))
-    drawn_score = percentile_interval(estimate, scores.mean(axis=0), CONFIDENCE)
-    below, above = _sampling_width(levels)
-    return Interval(estimate, min(drawn_score.low, estimate - below), max(drawn_score.high, estimate + above))
-
-
-def _sampling_width(levels: _Levels) -> tuple[float, float]:
-    """Return the reach of the mean score's interval down and up, by square-and-add of the games'."""
-    below, above = [], []
-    for game in range(levels.games):
-        rows = np.flatnonzero(levels.game == game).tolist()
-        clusters = number_clusters([levels.keys[row] for row in rows])
-        columns = (levels.solved[rows], levels.chance[rows], levels.best[rows])
-        score = success_bounds(*columns, clusters=clusters)
-        below.append(score.estimate - score.low)
-        above.append(score.high - score.estimate)
-    return math.hypot(*below) / levels.games, math.hypot(*above) / levels.games
+    return mean_score(levels.solved, levels.chance, levels.best, levels.keys, levels.game)
 
 
 def below_random(entries: Sequence[StoredEntry]) -> list[str]:
@@ -206,7 +180,7 @@ def _compare_scores(games: Games, first: str, second: str, resamples: int) -> tu
     pairs = [_shared(samples, first, second) for samples in games.values()]
     a, b = (_levels([(pair[side], samples) for pair, samples in zip(pairs, games.values(), strict=True)])
             for side in (0, 1))  # fmt: skip
-    gaps = _by_game(a, _gain_and_gap(a)[1]).sum(axis=1)
+    gaps = np.bincount(a.game, a.best - a.chance, len(games))
     if not (gaps > 0).all():
         return 0.0, 1.0
     differences = 100 * (a.solved - b.solved) / (gaps * len(games))[a.game]
@@ -239,15 +213,6 @@ def _levels(games: Sequence[tuple[Sample, Samples]]) -> _Levels:
     game, solved, chance, best = np.array([row[:4] for row in rows], np.float64).reshape(-1, 4).T
     keys = [row[4] for row in rows]
     return _Levels(len(games), game.astype(np.intp), solved, chance, best, keys)
-
-
-def _gain_and_gap(levels: _Levels) -> tuple[FloatArray, FloatArray]:
-    return levels.solved - levels.chance, levels.best - levels.chance
-
-
-def _by_game(levels: _Levels, values: FloatArray) -> FloatArray:
-    """Return the values of each game in a row of its own, 0 elsewhere, of shape (games, n)."""
-    return np.where(levels.game == np.arange(levels.games)[:, None], values, 0.0)
 
 
 def _or_lowest(value: float) -> float:

@@ -20,11 +20,11 @@ class Pictured:
 
     def __init__(self, policy: AsyncPolicy, run: Path) -> None:
         self.name, self.concurrency = policy.name, policy.concurrency
-        self._policy, self._pictures = policy, _Pictures(run)
+        self._policy, self._run = policy, run
 
     async def reply(self, request: Request) -> Reply:
         """Save the newest picture, and pass the request on."""
-        self._pictures.keep(request)
+        _keep_picture(request, self._run)
         return await self._policy.reply(request)
 
     async def close(self) -> None:
@@ -37,12 +37,12 @@ class PicturedBatch:
 
     def __init__(self, policy: Policy, run: Path) -> None:
         self.name, self.batch_size = policy.name, policy.batch_size
-        self._policy, self._pictures = policy, _Pictures(run)
+        self._policy, self._run = policy, run
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
         """Save the newest pictures, and pass the requests on."""
         for request in requests:
-            self._pictures.keep(request)
+            _keep_picture(request, self._run)
         return self._policy.act(requests)
 
     def release(self) -> None:
@@ -51,24 +51,15 @@ class PicturedBatch:
             self._policy.release()
 
 
-class _Pictures:
-    def __init__(self, run: Path) -> None:
-        self._folder = run / PICTURES
-        self._kept: set[str] = set()
-
-    def keep(self, request: Request) -> None:
-        """Save the newest picture of a request, if it has one."""
-        if not request.pictures:
-            return
-        picture = request.pictures[-1]
-        name = picture_hash(picture)
-        path = self._folder / f"{name}.png"
-        if name in self._kept:
-            return
+def _keep_picture(request: Request, run: Path) -> None:
+    """Save the newest picture of a request, if it has one that is not there yet."""
+    if not request.pictures:
+        return
+    path = run / PICTURES / f"{picture_hash(request.pictures[-1])}.png"
+    if not path.exists():
         with writing(path):
-            self._folder.mkdir(exist_ok=True)
-            write_atomically(path, encode_png(picture))
-        self._kept.add(name)
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, encode_png(request.pictures[-1]))
 
 
 def kept_hash(run: Path, name: str) -> str:

@@ -2,18 +2,14 @@
 
 import hashlib
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, Generic, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from ragen_agents.rollout import Episode, EpisodeKey, EpisodeSpec, MatchKey, MatchRecord
 from ragen_agents.run_files.yaml_files import explain
 from ragen_envs.errors import RagenError
-
-MAX_LINE: Final = 1 << 24
-"""Most bytes of one episode."""
 
 EpisodeT = TypeVar("EpisodeT", Episode, MatchRecord)
 """Content of a run's lines: episodes of one player, or of several."""
@@ -62,10 +58,7 @@ def replay_spec(episode: Episode) -> EpisodeSpec:
 
 def encode_episode(episode: Episode | MatchRecord) -> bytes:
     """Return an episode as a line, with its end."""
-    line = episode.model_dump_json().encode()
-    if len(line) >= MAX_LINE:
-        raise RagenError(f"the episode {episode.key} has more than {MAX_LINE} bytes")
-    return line + b"\n"
+    return episode.model_dump_json().encode() + b"\n"
 
 
 def read_records(path: Path, kind: type[EpisodeT]) -> Records[EpisodeT]:
@@ -82,8 +75,8 @@ def parse_records(file: BinaryIO, what: str, kind: type[EpisodeT]) -> Records[Ep
     records: list[Record[EpisodeT]] = []
     seen: dict[EpisodeKey | MatchKey, int] = {}
     size = 0
-    for number, line in enumerate(iter(partial(file.readline, MAX_LINE + 1), b""), start=1):
-        if not line.endswith(b"\n") and len(line) <= MAX_LINE:
+    for number, line in enumerate(file, start=1):
+        if not line.endswith(b"\n"):
             return Records(records, size, torn=True)
         try:
             episode = _parse(line, kind)
@@ -101,8 +94,6 @@ def parse_records(file: BinaryIO, what: str, kind: type[EpisodeT]) -> Records[Ep
 
 
 def _parse(line: bytes, kind: type[EpisodeT]) -> EpisodeT:
-    if len(line) > MAX_LINE:
-        raise ValueError("longer than allowed")
     try:
         return kind.model_validate_json(line, strict=True)
     except ValidationError as error:

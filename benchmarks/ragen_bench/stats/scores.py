@@ -1,7 +1,8 @@
 """Compute scores: success between that of random play, 0, and that of the optimum, 100."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -28,52 +29,49 @@ def normalised_score(policy: float, random: float, optimal: float) -> float:
     return (policy - random) / gap * 100 if gap > 0 else math.nan
 
 
-def normalised_interval(
-    policy: npt.ArrayLike,
-    random: npt.ArrayLike,
-    optimal: npt.ArrayLike,
-    resamples: int = 10_000,
-    *,
-    seed: int | np.random.Generator,
-    clusters: Clusters | None = None,
-) -> Interval:
-    """Return the normalised score of the means in percent, with a percentile bootstrap interval.
-
-    Instances, or whole clusters of them, are resampled with their three scores together. A resample whose
-    optimal mean does not exceed its random mean has no score; it counts as arbitrarily low for the lower
-    bound and as arbitrarily high for the upper one. So if chance and optimum can hardly be distinguished,
-    the interval is (-inf, inf), not falsely narrow. All three numbers are nan if the mean optimal score
-    itself does not exceed the mean random score.
-    """
-    played, chance, best = np.array([policy, random, optimal], np.float64)
-    columns = np.stack([played - chance, best - chance])
-    if clusters is not None:
-        columns = np.stack([cluster_sums(column, clusters) for column in columns])
-    gain, gap = bootstrap_means(columns, resamples, seed)
-    resampled = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
-    mean_gain, mean_gap = columns.mean(axis=1).tolist()
-    return percentile_interval(normalised_score(mean_gain, 0.0, mean_gap), resampled, CONFIDENCE)
-
-
-def success_score(
+def mean_score(
     solved: npt.ArrayLike,
     chance: npt.ArrayLike,
     best: npt.ArrayLike,
+    keys: Sequence[Hashable],
+    games: npt.ArrayLike = 0,
     resamples: int = 10_000,
-    *,
-    seed: int | np.random.Generator,
-    clusters: Clusters | None = None,
 ) -> Interval:
-    """Return the normalised success, with the wider of two intervals at each end.
+    """Return the mean over games of the normalised success in percent, with the wider of two intervals.
 
-    They are :func:`normalised_interval`, which has no width left where all levels or none are solved, and
-    :func:`success_bounds`.
+    One is a percentile bootstrap of levels; a level that several games share is drawn once for all of them.
+    A resample in which a game's mean optimum does not exceed its mean chance has no score; it counts as
+    arbitrarily low for the lower bound and as arbitrarily high for the upper one. The other is the
+    square-and-add of `success_bounds`, since the first has no width where all levels or none are solved. All
+    numbers are nan if a game has no score at all.
+
+    Args:
+        solved: Success on each level, of shape (n,).
+        chance: Success of random play on it.
+        best: Success of the best agent on it.
+        keys: Equal for the same level.
+        games: Number of the game of each level, from 0 without gaps.
+        resamples: Number of bootstrap samples.
     """
-    score = normalised_interval(solved, chance, best, resamples, seed=seed, clusters=clusters)
-    if math.isnan(score.estimate):
-        return score
-    _, low, high = success_bounds(solved, chance, best, clusters)
-    return Interval(score.estimate, min(score.low, low), max(score.high, high))
+    played, random, optimal = np.array([solved, chance, best], np.float64)
+    game = np.broadcast_to(games, len(played))
+    own = [game == number for number in range(int(game.max(initial=0)) + 1)]
+    gains, gaps = (np.where(own, each - random, 0.0) for each in (played, optimal))
+    if not (gaps.sum(axis=1) > 0).all():
+        return Interval(math.nan, math.nan, math.nan)
+    bounds = []
+    for rows in own:
+        of_game = number_clusters(list(compress(keys, rows)))
+        bounds.append(success_bounds(played[rows], random[rows], optimal[rows], of_game))
+    if (clusters := number_clusters(keys)) is not None:
+        gains, gaps = (np.stack([cluster_sums(row, clusters) for row in each]) for each in (gains, gaps))
+    gain, gap = np.split(bootstrap_means(np.concatenate([gains, gaps]), resamples, 0), 2)
+    scores = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
+    estimate = float(np.mean(100 * gains.sum(axis=1) / gaps.sum(axis=1)))
+    _, low, high = percentile_interval(estimate, scores.mean(axis=0), CONFIDENCE)
+    below = math.hypot(*(each.estimate - each.low for each in bounds)) / len(own)
+    above = math.hypot(*(each.high - each.estimate for each in bounds)) / len(own)
+    return Interval(estimate, min(low, estimate - below), max(high, estimate + above))
 
 
 def success_bounds(

@@ -88,15 +88,10 @@ def read_states(
 def iterations_done(folder: Path) -> int:
     """Return the last iteration that a task has written down, from the end of its metrics."""
     try:
-        lines = (folder / TRAIN / METRICS).read_bytes().split(b"\n")
-    except FileNotFoundError:
+        *_, last, _ = (folder / TRAIN / METRICS).read_bytes().split(b"\n")
+    except (FileNotFoundError, ValueError):  # none, or no whole line
         return 0
-    for line in reversed(lines[:-1]):
-        try:
-            return int(json.loads(line)["iteration"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    return 0
+    return int(json.loads(last)["iteration"])
 
 
 @dataclass(frozen=True)

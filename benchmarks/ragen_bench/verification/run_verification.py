@@ -1,14 +1,12 @@
 """Verify a run: replay every episode and match from its replies, and recompute every field."""
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import partial
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import CONTROLS, Request
@@ -36,6 +34,9 @@ from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import ConversationEnd, EndReason, TurnResult
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
+
+if TYPE_CHECKING:
+    from ragen_envs.multi_agent.conversation import MultiAgentConversation
 
 _ROUNDING: Final = 1e-12
 """Processors add the products of a matrix in orders of their own, so the last digits of a sum may differ."""
@@ -172,7 +173,25 @@ def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
         "sampling_seed": config.suite.seed,
     }
     yield from _fields(match, expected)
-    yield from _Replay(match, spec).checks()
+    table = make_match_env(spec.env_id, spec.env_kwargs)
+    table.reset(seed=spec.level, options={"split": spec.split})
+    yield Check(None, "seats", len(match.seats), table.game.players)
+    yield from _of_instance(match, table.game.instance)
+    for number, seat in enumerate(match.seats):
+        yield from _of_seat(number, _fields(seat, {"system": table.seats[number].system}))
+    ends: dict[int, ConversationEnd | None] = {}
+    returns = [0.0] * len(match.seats)
+    for turn in range(max(len(seat.turns) for seat in match.seats)):
+        for number in range(len(match.seats)):
+            yield from _of_seat(number, _before(table, match, spec, number, turn))
+        for number, result in _round(table, match, turn):
+            ends[number] = result.end
+            returns[number] += result.reward
+            recorded, names = match.seats[number].turns[turn], table.seats[number].names
+            yield from _of_seat(number, result_checks(turn + 1, recorded, result, names))
+    for number, (seat, played) in enumerate(zip(match.seats, table.seats, strict=True)):
+        outcome = _outcome(seat, ends.get(number), played.success, returns[number], played.user)
+        yield from _of_seat(number, outcome)
 
 
 def _of_seat(number: int, checks: Iterable[Check]) -> Iterator[Check]:
@@ -180,98 +199,32 @@ def _of_seat(number: int, checks: Iterable[Check]) -> Iterator[Check]:
         yield check._replace(field=f"player_{number}.{check.field}")
 
 
-class _Replay:
-    def __init__(self, match: MatchRecord, spec: MatchSpec) -> None:
-        self.match, self.spec = match, spec
-        self.table = make_match_env(spec.env_id, spec.env_kwargs)
-        self.table.reset(seed=spec.level, options={"split": spec.split})
-        self._ends: dict[int, ConversationEnd | None] = {}
-        """End of the game for each seat, as its last turn has it."""
-        self._returns = [0.0] * len(match.seats)
+def _before(
+    table: "MultiAgentConversation", match: MatchRecord, spec: MatchSpec, number: int, turn: int
+) -> Iterator[Check]:
+    """Yield checks of whether a seat acts in a round, its prompt, and its reply if it is a control's."""
+    seat, record = table.seats[number], match.seats[number]
+    count = len(record.turns)
+    if turn >= count:
+        if seat.end is None and not record.end.is_failure:
+            yield Check(None, "turns", count, turn + 1)
+        return
+    if seat.end is not None:
+        yield Check(None, "turns", count, turn)
+    yield from _fields(record.turns[turn], {"user": seat.user, "picture": None}, turn + 1)
+    if record.agent in CONTROLS:
+        request = Request(seat.messages, seat_seed(match.sampling_seed, spec, number, turn), seat)
+        yield from control_checks(turn + 1, record.turns[turn], record.agent, request)
 
-    def checks(self) -> Iterator[Check]:
-        match, table = self.match, self.table
-        yield Check(None, "seats", len(match.seats), table.game.players)
-        yield from _of_instance(match, table.game.instance)
-        for number, seat in enumerate(match.seats):
-            yield from _of_seat(number, _fields(seat, {"system": table.seats[number].system}))
-        turns = max(len(seat.turns) for seat in match.seats)
-        for turn in range(turns):
-            yield from self._failures(turn)
-            yield from self._before(turn)
-            yield from self._round(turn)
-        for number in range(len(match.seats)):
-            played, record = table.seats[number], match.seats[number]
-            end, total = self._ends.get(number), self._returns[number]
-            yield from _of_seat(number, _outcome(record, end, played.success, total, played.user))
-        yield from self._failures(turns)
 
-    def _before(self, turn: int) -> Iterator[Check]:
-        """Yield checks of who acts in a round, the prompt of each, and the replies of controls."""
-        for number, (seat, record) in enumerate(zip(self.table.seats, self.match.seats, strict=True)):
-            count = len(record.turns)
-            if turn >= count:
-                if seat.end is None and not record.end.is_failure:
-                    yield from _of_seat(number, [Check(None, "turns", count, turn + 1)])
-                continue
-            if seat.end is not None:
-                yield from _of_seat(number, [Check(None, "turns", count, turn)])
-            recorded = record.turns[turn]
-            shown = {"user": seat.user, "picture": None}
-            yield from _of_seat(number, _fields(recorded, shown, turn + 1))
-            if record.agent in CONTROLS:
-                request = self._request(number, turn)
-                yield from _of_seat(number, control_checks(turn + 1, recorded, record.agent, request))
-
-    def _request(self, number: int, turn: int) -> Request:
-        seat = self.table.seats[number]
-        seed = seat_seed(self.match.sampling_seed, self.spec, number, turn)
-        return Request(seat.messages, seed, seat)
-
-    def _failures(self, turn: int) -> Iterator[Check]:
-        """Yield checks that the controls whose records fail in a round do fail in it."""
-        for number in self._asked(turn):
-            record = self.match.seats[number]
-            if record.agent in CONTROLS and record.end.is_failure and len(record.turns) == turn:
-                play = partial(self._play_unrecorded, turn, record.error)
-                what = next_of_control(record.agent, self._request(number, turn), play)
-                yield from _of_seat(number, [Check(turn + 1, "reply", str(record.end), what)])
-
-    def _asked(self, turn: int) -> list[int]:
-        pairs = enumerate(zip(self.table.seats, self.match.seats, strict=True))
-        return [n for n, (seat, record) in pairs if seat.end is None and len(record.turns) >= turn]
-
-    def _play_unrecorded(self, turn: int, error: str | None, _reply: str) -> None:
-        """Play a round of which no turn was recorded, as where the game breaks; raises what the game does."""
-        requested = [(number, self.match.seats[number]) for number in self._asked(turn)]
-        if any(len(record.turns) > turn for _, record in requested):
-            return
-        spoken = {number: record.agent for number, record in requested if record.error == error}
-        if not CONTROLS.keys() >= set(spoken.values()):
-            raise RuntimeError(error)  # what another agent said is not recorded, so nobody can tell
-        replies = dict.fromkeys(self.table.agents, "")
-        for number, agent in spoken.items():
-            (reply,) = CONTROLS[agent]().act([self._request(number, turn)])
-            replies[self.table.possible_agents[number]] = reply.text
-        copy.deepcopy(self.table).play(replies, {})
-
-    def _round(self, turn: int) -> Iterator[Check]:
-        """Play a round, in which failed seats stay silent, and yield checks of what it did."""
-        agents = self.table.possible_agents
-        spoken = {
-            number: seat.turns[turn] for number, seat in enumerate(self.match.seats) if turn < len(seat.turns)
-        }
-        replies = dict.fromkeys(self.table.agents, "")
-        replies |= {agents[number]: recorded.reply for number, recorded in spoken.items()}
-        cut_off = {agents[number]: recorded.cut_off for number, recorded in spoken.items()}
-        results = self.table.play(replies, cut_off)
-        for number, recorded in spoken.items():
-            if agents[number] not in results:  # it had left the game, as the check of its turns says
-                continue
-            result, names = results[agents[number]], self.table.seats[number].names
-            self._ends[number] = result.end
-            self._returns[number] += result.reward
-            yield from _of_seat(number, result_checks(turn + 1, recorded, result, names))
+def _round(table: "MultiAgentConversation", match: MatchRecord, turn: int) -> list[tuple[int, TurnResult]]:
+    """Play a round, in which failed seats stay silent, and return what each reply did, by seat."""
+    agents = table.possible_agents
+    spoken = {n: seat.turns[turn] for n, seat in enumerate(match.seats) if turn < len(seat.turns)}
+    replies = dict.fromkeys(table.agents, "") | {agents[n]: said.reply for n, said in spoken.items()}
+    results = table.play(replies, {agents[n]: said.cut_off for n, said in spoken.items()})
+    # One that had left the game has no result, as the check of its turns says.
+    return [(n, results[agents[n]]) for n in spoken if agents[n] in results]
 
 
 _CHUNK: Final = 128
@@ -299,43 +252,28 @@ class Verified(NamedTuple):
     """Records of the run, which the counts are of."""
 
 
-Replay = Callable[[str, Sequence[Record[Any]], AnyConfig], Iterator[None]]
-"""Replays records, one at each step; raises `MismatchError` at the first that differs."""
+Replay = Callable[[str, Sequence[Record[Any]], AnyConfig], Iterator[str | None]]
+"""Replays records; yields the first difference of each, or None."""
 
 
-def replay_here(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> Iterator[None]:
+def replay_here(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> Iterator[str | None]:
     """Replay records in this process."""
-    for record in records:
-        verify_record(what, record, config)
-        yield
+    return (mismatch(what, record, config) for record in records)
 
 
-def replay_on_ray(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> Iterator[None]:
+def replay_on_ray(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> Iterator[str | None]:
     """Replay records on the cluster at ``RAY_ADDRESS``, or on the CPUs of this machine.
 
     Raises:
-        MismatchError: At the first record that differs.
         RagenError: There is no such cluster, or it lost the same records too often.
     """
     chunks = (records[start : start + _CHUNK] for start in range(0, len(records), _CHUNK))
     calls = ((what, list(chunk), config) for chunk in chunks)
-    for mismatches in RayCluster(1, 0).map(_mismatches, calls):
-        for mismatch in mismatches:
-            if mismatch is not None:
-                raise MismatchError(mismatch)
-            yield
+    return chain.from_iterable(RayCluster(1, 0).map(_mismatches, calls))
 
 
 def _mismatches(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> list[str | None]:
-    """Return the mismatch of each record or None, up to the first mismatch."""
-    mismatches: list[str | None] = []
-    for record in records:
-        try:
-            verify_record(what, record, config)
-        except MismatchError as error:
-            return [*mismatches, str(error)]
-        mismatches.append(None)
-    return mismatches
+    return [mismatch(what, record, config) for record in records]
 
 
 def replayer(backend: str) -> Replay:
@@ -368,7 +306,8 @@ def verify_run(folder: Path, track: Track = iter, replay_all: Replay = replay_he
         check_suite(config.suite)
     replayed = replay_all(str(path), read.records, config)
     for record in track(read.records):
-        next(replayed)
+        if (differs := next(replayed)) is not None:
+            raise MismatchError(differs)
         _verify_pictures(path, record)
     try:
         for written in (before or [], (checksums or [])[: len(read.records)]):
@@ -382,32 +321,23 @@ def verify_run(folder: Path, track: Track = iter, replay_all: Replay = replay_he
     return Verified(len(read.records), turns, missing, read.torn, hashed, bare, config.units)
 
 
-def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
-    """Replay one episode of a run; its key must be one of the config's.
-
-    Raises:
-        MismatchError: Something differs; the message names line, episode, turn and field.
-    """
-    try:
-        _raise_first(what, record, _checks(config, record))
-    except MismatchError as error:
-        first, second = ([str(check.recomputed) for check in _checks(config, record)] for _ in range(2))
-        if first == second:
-            raise
-        raise MismatchError(
-            f"{error}; two more replays of it differ from each other, so the environment is not "
-            "deterministic under a seed and its runs cannot be verified"
-        ) from error
-
-
-def _raise_first(what: str, record: Record[Any], checks: Iterator[Check]) -> None:
-    for check in checks:
-        if not check.holds:
-            turn = "" if check.turn is None else f", turn {check.turn}"
-            raise MismatchError(
-                f"{what} line {record.line}: {record.episode.key}{turn}, {check.field}: "
-                f"recorded {_short(check.recorded)}, recomputed {_short(check.recomputed)}"
-            )
+def mismatch(what: str, record: Record[Any], config: AnyConfig) -> str | None:
+    """Replay one episode of a run, whose key must be one of the config's, and return what differs first."""
+    wrong = next((check for check in _checks(config, record) if not check.holds), None)
+    if wrong is None:
+        return None
+    turn = "" if wrong.turn is None else f", turn {wrong.turn}"
+    text = (
+        f"{what} line {record.line}: {record.episode.key}{turn}, {wrong.field}: "
+        f"recorded {_short(wrong.recorded)}, recomputed {_short(wrong.recomputed)}"
+    )
+    first, second = ([str(check.recomputed) for check in _checks(config, record)] for _ in range(2))
+    if first == second:
+        return text
+    return (
+        f"{text}; two more replays of it differ from each other, so the environment is not "
+        "deterministic under a seed and its runs cannot be verified"
+    )
 
 
 def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
