@@ -6,6 +6,7 @@ imports only what jinja2 needs, which starts in a tenth of a second; transformer
 """
 
 import json
+import resource
 import sys
 from datetime import datetime
 from typing import Any, NoReturn
@@ -26,10 +27,6 @@ class _Generation(Extension):
 
 
 def _set_limits(memory: int, seconds: int) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
     for limit, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds)):
         try:
             resource.setrlimit(limit, (most, most))

@@ -180,8 +180,6 @@ class VllmPolicy(LanguageModelPolicy):
         sampling: Temperature and most tokens of a reply.
         name: Its name in tables; the folder's name by default.
         batch_size: Conversations generated together.
-        precision: "float32", "bfloat16", or "auto": float32 on the CPU, else bfloat16.
-        cache_gib: Memory for keys and values, in GiB; None for as much as the conversations need and is free.
 
     Raises:
         RagenError: vLLM is missing, of an unknown version, or cannot load the model; the folder holds no
@@ -194,8 +192,6 @@ class VllmPolicy(LanguageModelPolicy):
         sampling: Sampling,
         name: str | None = None,
         batch_size: int = 256,
-        precision: str = "auto",
-        cache_gib: float | None = None,
     ) -> None:
         check_version()
         super().__init__(source, sampling, name, batch_size)
@@ -205,7 +201,7 @@ class VllmPolicy(LanguageModelPolicy):
             raise not_loaded(source, error) from error
         stops = saved_stops(str(source), config, self._tokenizer)
         self._template = ChatTemplate(self._tokenizer, stops)
-        settings = LocalSettings(None, batch_size, precision, cache_gib, sleeps=False)
+        settings = LocalSettings(None, batch_size, sleeps=False)
         model = load_local(source, settings)
         self._context = min(own_context(config), model.context)
         self._engine = VllmEngine(model, stops, sampling.max_tokens, sampling.stop)

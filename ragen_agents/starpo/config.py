@@ -418,16 +418,12 @@ def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
     """
     if settings.get("observation") == IMAGE:
         raise ValueError(f"{prefix}observation is image, but training takes text: {', '.join(FORMATS)}")
-    if "split" in settings:
-        raise ValueError(
-            f"{prefix}split is {settings['split']!r:.40}, but training always uses the training split; leave "
-            "it out"
-        )
-    if "render_mode" in settings:
-        raise ValueError(
-            f"{prefix}render_mode is {settings['render_mode']!r:.40}, but training draws no pictures; leave "
-            "it out"
-        )
+    for name, why in (
+        ("split", "training always uses the training split"),
+        ("render_mode", "training draws no pictures"),
+    ):
+        if name in settings:
+            raise ValueError(f"{prefix}{name} is {settings[name]!r:.40}, but {why}; leave it out")
 
 
 def check_split(game: Any) -> None:

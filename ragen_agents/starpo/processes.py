@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import gather_object
 from torch.distributed import distributed_c10d
 
 from ragen_agents.engines.base import EngineError
@@ -40,11 +40,7 @@ class RunProcesses:
 
     def from_first(self, value: T) -> T:
         """Return the first process's value; all call this together."""
-        if self.count == 1:
-            return value
-        held = [value]
-        broadcast_object_list(held)
-        return held[0]
+        return from_all(value, self._accelerator)[0]
 
     def acquire(self, name: str) -> bool:
         """Acquire the lock, unless another process holds it."""

@@ -156,14 +156,6 @@ def make_engine(
     return VllmEngine(local, codec.stop_token_ids, max_tokens)
 
 
-def check_processes(config: TrainConfig, processes: int) -> None:
-    """Check, before any model is loaded, that the engine of a config can serve so many processes."""
-    if config.engine == "vllm" and processes > 1:
-        raise RagenError(
-            f"engine is vllm, which runs with one process of the trainer, not {processes}; use vllm-server"
-        )
-
-
 def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own: int) -> int:
     """Return the most tokens of a conversation that the engine of a config reads."""
     if config.engine == "transformers":

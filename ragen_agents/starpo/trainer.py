@@ -47,7 +47,6 @@ from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir,
 from ragen_agents.starpo.run.run_state import RunState
 from ragen_agents.starpo.setup import (
     check_fits,
-    check_processes,
     engine_context,
     env_factory,
     frozen_reference,
@@ -120,8 +119,12 @@ class Trainer:
         self.callbacks = tuple(callbacks)
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
         self.accelerator = make_accelerator(config)
-        if engine is None:
-            check_processes(config, self.accelerator.num_processes)
+        processes = self.accelerator.num_processes
+        if engine is None and config.engine == "vllm" and processes > 1:
+            raise RagenError(
+                f"engine is vllm, which runs with one process of the trainer, not {processes}; use "
+                "vllm-server"
+            )
         self._make_env = env_factory(config, env)
         self.config = config = fitted_to_device(
             config, self._make_env, self.accelerator, own_engine=engine is not None

@@ -7,12 +7,7 @@ from typing import Final
 STARTER: Final = Path(__file__).parent / "model"
 """Folder of the shipped weights, an ordinary Hugging Face model folder."""
 STARTERS: Final = MappingProxyType(
-    {
-        "starter": STARTER,
-        "small-ice": STARTER.with_name("small-ice"),
-        "small-lake": STARTER.with_name("small-lake"),
-        "small-sokoban": STARTER.with_name("small-sokoban"),
-        "small-thoughts": STARTER.with_name("small-thoughts"),
-    }
+    {"starter": STARTER}
+    | {f"small-{kind}": STARTER.with_name(f"small-{kind}") for kind in ("ice", "lake", "sokoban", "thoughts")}
 )
 """Folders of the shipped models by name; the small ones play one game each, in five turns."""

@@ -28,6 +28,7 @@ from ragen_agents.policies.endpoint.errors import (
 )
 from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings, Key
 from ragen_agents.policies.endpoint.tools import as_calls, reply_text, tools_of
+from ragen_agents.run_files.yaml_files import merged
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.endpoint")
@@ -115,7 +116,7 @@ class EndpointPolicy:
         self._base_url = settings.base_url
         body = {"model": model, "temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
         stop = {"stop": list(settings.stop)} if settings.stop else {}
-        self._body: dict[str, Any] = _merge(body | stop, settings.extra_body)
+        self._body: dict[str, Any] = _without_nulls(merged(body | stop, settings.extra_body))
         self._seeded = "seed" not in settings.extra_body
         self._continue = {k: v for k, v in _CONTINUE.items() if k not in settings.extra_body}
         self._tools = settings.tools
@@ -242,17 +243,10 @@ class EndpointPolicy:
         return True
 
 
-def _merge(target: Any, patch: Any) -> Any:
-    """Return a JSON value changed by a merge patch (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = _merge(merged.get(name), value)
-    return merged
+def _without_nulls(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_nulls(each) for name, each in value.items() if each is not None}
 
 
 def _messages(request: Request) -> list[dict[str, Any]]:

@@ -5,8 +5,7 @@ read and comes out as 0. Context tokens between two turns contribute nothing: th
 one turn is the first of the next.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 import torch
@@ -224,51 +223,6 @@ def place_rewards(turn_rewards: list[list[float]], turn_ids: Tensor) -> Tensor:
 def step_returns(rewards: Sequence[float], gamma: float) -> list[float]:
     """Return the sum of an episode's rewards from each turn on, discounted by ``gamma`` per turn."""
     return list(accumulate(reversed(rewards), lambda ahead, reward: reward + gamma * ahead))[::-1]
-
-
-def step_advantages(
-    returns: Sequence[Sequence[float]], states: Sequence[Sequence[Hashable]],
-    groups: Sequence[int], divide: bool,
-) -> list[list[float]]:  # fmt: skip
-    """Return (return - mean) / deviation over the turns of a group that start in the same state.
-
-    The deviation is the sample's (n - 1). A turn whose state no other turn of the group shares has
-    advantage 0, and so have turns of equal returns.
-
-    Args:
-        returns: From each turn on, of B episodes.
-        states: What identifies the state before each turn.
-        groups: Group of each episode.
-        divide: Whether to divide by the deviation.
-
-    Returns:
-        One number a turn, in the shape of ``returns``.
-    """
-    alike: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
-    for row, (group, before) in enumerate(zip(groups, states, strict=True)):
-        for turn, state in enumerate(before):
-            alike[group, state].append((row, turn))
-    advantages = [[0.0] * len(each) for each in returns]
-    for places in alike.values():
-        inside = torch.tensor([returns[row][turn] for row, turn in places], dtype=torch.float64)
-        spread = float(inside.std()) if len(places) > 1 else 0.0
-        if spread <= _SAME:
-            continue
-        centred = (inside - inside.mean()) / (spread if divide else 1.0)
-        for (row, turn), value in zip(places, centred.tolist(), strict=True):
-            advantages[row][turn] = value
-    return advantages
-
-
-def per_turn(values: Sequence[Sequence[float]], turn_ids: Tensor) -> Tensor:
-    """Return (B, T) with each turn's number on all of its action tokens and 0 elsewhere."""
-    longest = max([1, *map(len, values)])
-    table = torch.zeros(len(values), longest)
-    for row, each in enumerate(values):
-        table[row, : len(each)] = torch.tensor(each)
-    inside = turn_ids >= 0
-    spread = table.to(turn_ids.device).gather(1, turn_ids.clamp(min=0, max=longest - 1))
-    return torch.where(inside, spread, 0.0)
 
 
 def _first_tokens(turn_ids: Tensor) -> Tensor:

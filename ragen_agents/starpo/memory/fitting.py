@@ -7,7 +7,6 @@ from typing import Any, Final
 from ragen_agents.run_files.yaml_files import merged
 from ragen_agents.starpo.config import MOST_TOKENS, TrainConfig
 from ragen_agents.starpo.memory.training_memory import GIB, MemoryPlan
-from ragen_envs.errors import RagenError
 
 Planner = Callable[[TrainConfig], MemoryPlan]
 """Plans a config for a given model, game and device."""
@@ -52,10 +51,6 @@ _DOING: Final = {
 }
 
 
-class DoesNotFitError(RagenError):
-    """A run needs more memory than its device has."""
-
-
 def fitted(config: TrainConfig, planner: Planner) -> TrainConfig:
     """Return a config that says what it left to the plan: tokens of a micro-batch, and checkpointing.
 
@@ -81,17 +76,6 @@ def _with_fitting_tokens(config: TrainConfig, planner: Planner) -> TrainConfig:
     tokens = most_tokens(config, planner) if is_cuda else None
     chosen = tokens or (_STEP if is_cuda else MOST_TOKENS)
     return _with_update(config, max_tokens_per_micro_batch=chosen)
-
-
-def fit(config: TrainConfig, planner: Planner) -> TrainConfig:
-    """Return a config as `fitted` does, after a check that it fits.
-
-    Raises:
-        DoesNotFitError: It does not; the message names settings with which it would.
-    """
-    if (refused := refusal(config, planner)) is not None:
-        raise DoesNotFitError(f"{refused} (ragen train --plan shows what takes it)")
-    return fitted(config, planner)
 
 
 def refusal(config: TrainConfig, planner: Planner) -> str | None:

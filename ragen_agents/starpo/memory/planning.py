@@ -15,12 +15,13 @@ from ragen_agents.model_files.source import local_folder, model_source
 from ragen_agents.rollout.chat import FULL, ChatCodec, saved_stops
 from ragen_agents.rollout.conversation_length import longest_conversation
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.memory.fitting import Planner, fit
+from ragen_agents.starpo.memory.fitting import Planner, fitted, refusal
 from ragen_agents.starpo.memory.model_shape import UnknownShapeError, read_config, shape_of
 from ragen_agents.starpo.memory.training_memory import Conversations, Device, MemoryPlan, plan_memory
 from ragen_agents.starpo.processes import from_all
 from ragen_agents.starpo.setup import MakeEnv
 from ragen_agents.starter import STARTER
+from ragen_envs.errors import RagenError
 
 
 def this_device() -> Device:
@@ -34,14 +35,13 @@ def this_device() -> Device:
 def fitted_to_device(
     config: TrainConfig, make_env: MakeEnv, accelerator: Accelerator, *, own_engine: bool
 ) -> TrainConfig:
-    """Return a config whose micro-batches fit the devices of all processes; see `fit`.
+    """Return a config whose micro-batches fit the devices of all processes; see `fitted`.
 
     They are the same in every process, for each passes its share of them. A model whose memory cannot be
     planned is left to try.
 
     Raises:
-        DoesNotFitError: No micro-batches fit.
-        RagenError: There is no such model.
+        RagenError: There is no such model, or it does not fit; the message says with which settings it would.
     """
     own = this_device()
     smallest = Device(min(from_all(own.memory, accelerator)), own.is_cuda)
@@ -49,7 +49,10 @@ def fitted_to_device(
         sizes = Sizes(config, make_env, download=True)
     except UnknownShapeError:
         return config
-    return fit(config, sizes.on(smallest, accelerator.num_processes, own_engine))
+    planner = sizes.on(smallest, accelerator.num_processes, own_engine)
+    if (refused := refusal(config, planner)) is not None:
+        raise RagenError(f"{refused} (ragen train --plan shows what takes it)")
+    return fitted(config, planner)
 
 
 class Sizes:

@@ -160,16 +160,24 @@ def _of_groups(advantages: Callable[[Tensor, Tensor], Tensor]) -> _Function:
 def _gigpo(batch: EstimatorInput) -> AdvantageEstimate:
     of_group = adv.grpo if batch.params["divide"] else adv.dr_grpo
     turns = [trajectory.turns for trajectory in batch.trajectories]
-    counts = torch.tensor([len(each) if batch.params["over_turns"] else 1 for each in turns])
+    lengths = torch.tensor([len(each) for each in turns])
+    counts = lengths if batch.params["over_turns"] else torch.ones_like(lengths)
     returns, groups = (each.repeat_interleave(counts) for each in (batch.returns, batch.groups))
     whole = per_token(of_group(returns, groups)[counts.cumsum(0) - 1], batch.mask)
-    steps = adv.step_advantages(
-        [adv.step_returns([t.reward for t in each], batch.settings.turn_gamma) for each in turns],
-        [[(t.state, t.budget if batch.params["budget"] else None) for t in each] for each in turns],
-        batch.groups.tolist(),
-        divide=bool(batch.params["divide"]),
-    )
-    return AdvantageEstimate(whole + batch.params["omega"] * adv.per_turn(steps, batch.turn_ids))
+    # The turns of a group that start in the same state are compared with each other.
+    gamma = batch.settings.turn_gamma
+    ahead = [reward for each in turns for reward in adv.step_returns([t.reward for t in each], gamma)]
+    starts = [
+        (group, turn.state, turn.budget if batch.params["budget"] else None)
+        for group, each in zip(batch.groups.tolist(), turns, strict=True)
+        for turn in each
+    ]
+    numbers = {start: number for number, start in enumerate(starts)}
+    alike = torch.tensor([numbers[start] for start in starts])
+    steps = of_group(torch.tensor(ahead, dtype=torch.float64), alike).float()
+    first = (lengths.cumsum(0) - lengths)[:, None]
+    of_tokens = steps[(first + batch.turn_ids).clamp(min=0)]
+    return AdvantageEstimate(whole + batch.params["omega"] * torch.where(batch.mask, of_tokens, 0.0))
 
 
 def _maxrl(batch: EstimatorInput) -> Tensor:

@@ -76,18 +76,15 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def load_train_config(folder: Path) -> TrainConfig:
     """Read the config of a training run."""
-    try:
-        settings = read_settings(folder / CONFIG)
-        if "suite" in settings:
-            raise RagenError(
-                f"'{folder}' holds a run of ragen bench or ragen match, not a training run; choose another "
-                "run directory"
-            )
-        return validate(TrainConfig, settings, str(folder / CONFIG))
-    except RagenError as error:
-        if (folder / CONFIG).exists():
-            raise
-        raise RagenError(f"'{folder}' is not a training run: it has no {CONFIG}") from error
+    if not (folder / CONFIG).exists():
+        raise RagenError(f"'{folder}' is not a training run: it has no {CONFIG}")
+    settings = read_settings(folder / CONFIG)
+    if "suite" in settings:
+        raise RagenError(
+            f"'{folder}' holds a run of ragen bench or ragen match, not a training run; choose another "
+            "run directory"
+        )
+    return validate(TrainConfig, settings, str(folder / CONFIG))
 
 
 @contextmanager
