@@ -38,6 +38,15 @@ def test_faults_change_nothing(server, tmp_path, capsys):
     assert main(["verify", str(tmp_path / "faulty")]) == 0
 
 
+def test_an_empty_answer_after_other_faults_is_retried(server, tmp_path):
+    busy = [(500, failure("busy")), (429, failure("slow down")), (500, failure("busy"))]
+    answers = [completion("first"), *busy, {**completion(""), "choices": []}]
+    server.answer = lambda body, _: answers.pop(0) if answers else completion(plays(body))
+    bench(server, tmp_path / "run", "--concurrency", 1, episodes=2, games=GAMES[:1])
+    assert not answers
+    assert all(turn["reply"] for episode in records(tmp_path / "run") for turn in episode["turns"])
+
+
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_results_do_not_depend_on_concurrency(concurrency, server, tmp_path):
     def answer(body, _):

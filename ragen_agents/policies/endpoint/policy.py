@@ -170,6 +170,7 @@ class EndpointPolicy:
 
     async def _persist(self, body: dict[str, Any], max_retries: int) -> tuple[Answer, float]:
         """Return the answer to a request and its seconds, or raise the error of the last attempt."""
+        empty = 0
         for number in range(1, max_retries + 2):
             try:
                 return await self._ask(body)
@@ -178,8 +179,8 @@ class EndpointPolicy:
                     final = first_contact_error(self._where, self._base_url, error)
                     if final is not None:
                         raise final from None
-                fruitless = isinstance(error, EmptyAnswerError) and number > _PROBE_RETRIES
-                if number > max_retries or fruitless:
+                empty += isinstance(error, EmptyAnswerError)
+                if number > max_retries or empty > _PROBE_RETRIES:
                     raise
                 _LOG.info("%s: %s; attempt %d of %d",
                           self._where, error, number, max_retries + 1)  # fmt: skip
