@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gymnasium as gym
 import pytest
+import ragen_bench as rb
 from ragen_bench.__main__ import main
 from ragen_bench.config import extensions
 
@@ -72,12 +73,14 @@ def rows(capsys, *command):
 
 def test_an_environment_of_ones_own(walk, capsys):
     given = walk()
-    bench(*given, "bench", "--game", "mine/WalkText-v0", "--agent", "random", "--agent", "oracle")
+    played = [*given, "bench", "--game", "mine/WalkText-v0", "--agent", "random"]
+    assert main([*played, "--agent", "oracle", "--out", "run"]) == 2
+    assert "cannot play mine/WalkText-v0, which has no oracle" in capsys.readouterr().err
+    bench(*played)
     shown = rows(capsys, "show", "run")
-    random_row, oracle_row = shown["rows"]
+    (random_row,) = shown["rows"]
     assert 0 < random_row["success"] < 1
     assert random_row["score"] is None
-    assert oracle_row["errors"] == 12
     (note,) = [note for note in shown["notes"] if "no optimum" in note]
     assert "it has no oracle" in note
     assert not any("the score 0 of" in note for note in shown["notes"])
@@ -87,6 +90,19 @@ def test_an_environment_of_ones_own(walk, capsys):
     line = Path("run/episodes.jsonl").read_text().splitlines()[0]
     assert "has_success" not in line
     assert json.loads(line)["instance"]["level"].startswith("seed ")
+
+
+def test_episodes_without_a_step_are_failures_where_others_know_success(walk, capsys):
+    text = FILE.replace("12, {}", "12, {'success': self.house == 7}").replace("success=-9, ", "")
+    Path("walk_env.py").write_text(text.replace("START", SEEDED))
+    Path("mute_agent.py").write_text("def mute(request):\n    return 'I do not know'\n")
+    agents = ["--agent", "random", "--agent", "mute_agent:mute"]
+    bench("--import", "walk_env.py", "bench", "--game", "mine/WalkText-v0", *agents)
+    random_row, mute_row = rows(capsys, "show", "run")["rows"]
+    assert mute_row["success"] == 0
+    rates = rb.load("run").episodes().groupby("agent")["success"].mean()
+    assert rates["mute_agent:mute"] == 0
+    assert rates["random"] == random_row["success"]
 
 
 def test_an_environment_without_seeds_is_told_from_a_changed_record(walk, capsys):

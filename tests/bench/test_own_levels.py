@@ -85,6 +85,12 @@ def test_only_the_first_levels_are_solved_for_the_limits():
     assert limits_for(env, {"levels": [short] * 32 + [long]}) == {}
 
 
+def test_levels_without_a_known_solution_are_counted_where_limits_are_chosen(caplog):
+    levels = ["#####/#PXO#/#####", "#####/#PX##/#O###/#####"]
+    assert limits_for("ragen/SokobanText-v0", {"levels": levels}) == {}
+    assert "1 of 2 levels have no solution, or none that can be found" in caplog.text
+
+
 def test_limits_fit_the_longest_solution(tmp_path, capsys):
     file = tmp_path / "long.xsb"
     file.write_text("#" * 16 + "\n#@$" + " " * 11 + ".#\n" + "#" * 16 + "\n")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from ragen_agents.policies import CONTROLS
 from ragen_bench.api.run import Run
 from ragen_bench.config import agents as known_agents
-from ragen_bench.config.agents import Agents, Remote, check_sight, name_agents
+from ragen_bench.config.agents import Agents, Remote, check_ability, name_agents
 from ragen_bench.config.run_config import ENTRY, RunConfig, agent_entries, default_directory
 from ragen_bench.config.suites import Suite, adapt_suite, at_least_one, check_suite, load_suite
 from ragen_bench.console.tables import Table
@@ -124,7 +124,7 @@ def evaluate(
         cache,
     )  # fmt: skip
     remote = make_remote(endpoint, names, live)
-    check_sight([name for name in names if name not in live], chosen.tasks)
+    check_ability([name for name in names if name not in live], chosen.tasks)
     entries = agent_entries(names, remote.settings, live)
     config = RunConfig(agents=entries, suite=chosen, attempts=attempts)
     budget = make_budget(config, Limits(cost_limit, token_limit, time_limit, prices), live)

@@ -4,7 +4,7 @@ import copy
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -25,6 +25,7 @@ from ragen_agents.policies import (
 from ragen_agents.policies.endpoint.settings import OPENAI_URL, Connection, EndpointSettings, read_key
 from ragen_agents.policies.python_agent import function_of, is_python_agent, load_agent, source_of, wrap_agent
 from ragen_bench.config.suites import SamplingSettings, Task
+from ragen_envs.conversation import TextWrapper, make
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import IMAGE
 
@@ -151,9 +152,11 @@ def is_local_model(agent: str) -> bool:
     return not (is_rule or agent.startswith(OPENAI) or is_python_agent(agent))
 
 
-def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
-    """Raise `RagenError` if a text-only agent is to play a task with pictures."""
+def check_ability(agents: Collection[str], tasks: Mapping[str, Task]) -> None:
+    """Raise `RagenError` if an agent cannot play a task: pictures, or without an oracle."""
     for name, task in tasks.items():
+        if "oracle" in agents and isinstance(make(task.env, **task.settings).unwrapped, TextWrapper):
+            raise RagenError(f"agent 'oracle' cannot play {task.env}, which has no oracle; leave it out")
         if task.settings.get("observation") != IMAGE:
             continue
         for agent in agents:

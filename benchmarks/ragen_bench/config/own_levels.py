@@ -1,6 +1,7 @@
 """Levels of the user's own in suites and training runs, which hold the text of the levels, not the file."""
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium as gym
@@ -12,6 +13,7 @@ from ragen_envs.registration import creator_of, game_of
 if TYPE_CHECKING:
     from ragen_bench.config.suites import Task
 
+_LOG: Final = logging.getLogger("ragen.levels")
 _SOLVED: Final = 32
 """Levels that are solved to choose limits."""
 
@@ -53,21 +55,25 @@ def limits_for(env_id: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     from ragen_envs.conversation import make
 
-    env = make(env_id, **settings)
+    env: Any = make(env_id, **settings)
     solved = min(own_level_count(settings), _SOLVED)
-    lengths = [length for index in range(solved) for length in _length(env, index)]
-    actions = 2 * max(lengths, default=0)
-    if actions <= env.settings.max_actions:
+    lengths = [length for index in range(solved) if (length := _length(env, index)) is not None]
+    actions = max(2 * max(lengths, default=0), env.settings.max_actions)
+    if len(lengths) < solved:
+        _LOG.warning(
+            "%d of %d levels have no solution, or none that can be found; the limit of %d actions fits only "
+            "the others: set max_actions and max_turns", solved - len(lengths), solved, actions,
+        )  # fmt: skip
+    if actions == env.settings.max_actions:
         return {}
     return {"max_actions": actions, "max_turns": -(-actions // env.settings.actions_per_turn)}
 
 
-def _length(env: Any, index: int) -> Iterator[float]:
-    """Yield the shortest solution's length of a level of one's own, if it can be computed."""
+def _length(env: Any, index: int) -> float | None:
+    """Return the shortest solution's length of a level of one's own, or None if it cannot be computed."""
     env.reset(options={"index": index})
     try:
-        measures = env.unwrapped.measures()
+        length: float | None = env.unwrapped.measures().get("solution_length")
     except SolverLimitError:
-        return
-    if "solution_length" in measures:
-        yield measures["solution_length"]
+        return None
+    return length

@@ -46,7 +46,12 @@ class Run(NamedTuple):
     def of(cls, folder: Path, config: RunConfig, episodes: Iterable[Episode], torn: bool) -> "Run":
         """Return the run with these episodes, which are in the order of the config."""
         samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-        for episode in episodes:
+        played = list(episodes)
+        scored = {episode.task for episode in played if episode.has_success}
+        for episode in played:
+            if episode.task in scored and not episode.has_success:
+                # The game tells a success with a step, and no action of this episode ran.
+                episode = episode.model_copy(update={"has_success": True})
             samples[episode.agent, episode.task][place(episode)] = episode
         return cls(folder, config, dict(samples), torn)
 
