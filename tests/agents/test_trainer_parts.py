@@ -98,6 +98,17 @@ def test_a_run_records_the_names_of_the_parts_that_were_passed(plain, tmp_path):
     assert other.run_dir != Trainer(one.config).run_dir
 
 
+def test_a_run_goes_on_with_its_own_reward_only(plain, tmp_path):
+    trainer(tmp_path / "mine", plain, reward=short).run()
+    longer = {**plain, "iterations": 2}
+    with pytest.raises(RagenError, match=r"trained with .*:short, but continues with no reward of your own"):
+        trainer(tmp_path / "mine", longer).run()
+    trainer(tmp_path / "mine", longer, reward=short).run()
+    trainer(tmp_path / "plain", plain).run()
+    with pytest.raises(RagenError, match=r"trained with no reward of your own, but continues with .*:short"):
+        trainer(tmp_path / "plain", longer, reward=short).run()
+
+
 def test_an_engine_resumes_its_run_with_the_version_that_it_has_now(plain, tmp_path):
     engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
     trainer(tmp_path, plain, engine=engine).run()

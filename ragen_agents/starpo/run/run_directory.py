@@ -97,6 +97,7 @@ def open_run_dir(folder: Path, config: TrainConfig, parts: Mapping[str, str]) ->
             resources.enter_context(exclusive_lock(folder / _LOCK))
             if (folder / CONFIG).exists():
                 _check_same(folder, config)
+                _check_parts(folder, parts)
             model = local_folder(config.model)
             described = describe_provenance({} if model is None else {config.model: model}, TRAINING)
             if parts:
@@ -126,3 +127,15 @@ def _check_same(folder: Path, config: TrainConfig) -> None:
     differs = differences_of(_fixed(earlier), _fixed(config))
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another run directory")
+
+
+def _check_parts(folder: Path, parts: Mapping[str, str]) -> None:
+    """Check that a run goes on with a reward and an environment of the caller's if it began with them."""
+    earlier = json.loads(read_text(folder / ENVIRONMENT)).get(_OWN_PARTS, {})
+    for kind in ("reward", "env"):
+        if (kind in earlier) != (kind in parts):
+            began, goes_on = (given.get(kind, f"no {kind} of your own") for given in (earlier, parts))
+            raise RagenError(
+                f"'{folder}' was trained with {began}, but continues with {goes_on}; pass the same {kind} to "
+                "Trainer, or choose another run directory"
+            )
