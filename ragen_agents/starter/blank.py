@@ -29,7 +29,7 @@ from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.run_files.files import new_folder
 from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import format_reply, make
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.text import action_texts
 from ragen_envs.levels.seeding import new_stream
 
@@ -106,7 +106,7 @@ def write_blank(config: BlankConfig, out: Path) -> None:
 
 
 def conversations(config: BlankConfig) -> list[str]:
-    """Return conversations of an oracle that errs, each as one text."""
+    """Return conversations of an oracle that errs, or of random play without one, each as one text."""
     env = make(config.game, **config.env_kwargs)
     rng = np.random.default_rng(config.seed)
     texts = []
@@ -114,7 +114,10 @@ def conversations(config: BlankConfig) -> list[str]:
         env.reset(seed=new_stream(f"blank {config.seed}", config.game, number))
         lines = [message["content"] for message in env.messages]
         while env.end is None:
-            actions = env.oracle().actions
+            try:
+                actions = env.oracle().actions
+            except SolverLimitError:
+                actions = ()
             if not actions or rng.random() < _RANDOM:
                 actions = env.random_actions(rng, 1)
             thought = env.explain(actions) if env.settings.think else None

@@ -17,7 +17,7 @@ def read_level_file(
 
     Raises:
         InstanceError: The file cannot be read, has no level, or a level is wrong; the message names the file,
-            the number of the level and the reason.
+            the index of the level, from 0, and the reason.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -26,11 +26,11 @@ def read_level_file(
         raise InstanceError(f"levels '{path}' cannot be read: {reason}") from error
     blocks = [[line.rstrip() for line in lines] for rows, lines in groupby(text.splitlines(), is_row) if rows]
     levels = []
-    for number, rows in enumerate(blocks, start=1):
+    for number, rows in enumerate(blocks):
         try:
             levels.append(read(rows))
         except InstanceError as error:
-            raise InstanceError(f"levels '{path}', level {number}: {error}") from error
+            raise InstanceError(f"levels '{path}', index {number}: {error}") from error
     if not levels:
         raise InstanceError(f"levels '{path}' has no level: no line is a row of one")
     return tuple(levels)

@@ -52,6 +52,13 @@ def test_any_text_is_read_in_lower_case(tokenizer, text):
     assert tokenizer.decode(ids).casefold() == text.lower().casefold()
 
 
+def test_an_environment_without_an_oracle_is_played_at_random():
+    given = {"actions": ["left", "right"], "think": False}
+    config = BlankConfig(game="CartPole-v1", env_kwargs=given, conversations=2)
+    texts = conversations(config)
+    assert all("<answer>left</answer>" in text and "<answer>right</answer>" in text for text in texts)
+
+
 def test_a_word_is_one_token_wherever_it_stands(tokenizer):
     def pieces(text):
         return [tokenizer.decode([i]) for i in tokenizer.encode(text, add_special_tokens=False)]

@@ -76,6 +76,12 @@ def test_an_estimator_that_returns_something_wrong_is_refused(function, needs_cr
         trainer(tmp_path, layer).run()
 
 
+def test_an_estimator_that_returns_a_bare_tensor_is_refused(plain, tmp_path):
+    register_estimator(Estimator("bare", lambda batch: torch.zeros(batch.mask.shape), "for the test"))
+    with pytest.raises(RagenError, match=r"returned tensor.*, but must return an AdvantageEstimate"):
+        trainer(tmp_path, {**plain, "advantage": {"estimator": "bare"}}).run()
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64])
 def test_an_estimator_may_return_other_numbers_than_float32(dtype, plain, tmp_path):
     function = estimate(advantages=lambda z: z.to(dtype), value_targets=lambda z: (z + 1).to(dtype))

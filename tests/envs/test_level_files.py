@@ -87,27 +87,27 @@ def test_lake_files(write):
 @pytest.mark.parametrize(
     ("game", "text", "number", "reason"),
     [
-        (SokobanEnv, "#####\n#@$.\n#####\n", 1, "the walls do not enclose the player"),
+        (SokobanEnv, "#####\n#@$.\n#####\n", 0, "the walls do not enclose the player"),
         (
             SokobanEnv,
             XSB + "\n#####\n#@ $#\n#####\n",
-            3,
+            2,
             "1 boxes and 0 targets, but needs one player",
         ),
-        (SokobanEnv, "#####\n#@*##\n#####\n", 1, "it is solved already"),
-        (SokobanEnv, "######\n#@x$.#\n######\n", 1, "unknown symbol 'x'"),
-        (SokobanEnv, "999#|#@$.#|5#\n", 1, "at most 128 a side"),
-        (SokobanEnv, "#####\n# $.#\n#####\n", 1, "0 players"),
-        (FrozenLakeEnv, TWO_LAKES + "\nSFG\nFF\n", 3, "rows of equal length"),
-        (FrozenLakeEnv, "FFG\n", 1, "one start (S) and a goal"),
-        (FrozenLakeEnv, "SXG\n", 1, "unknown symbol 'X'"),
+        (SokobanEnv, "#####\n#@*##\n#####\n", 0, "it is solved already"),
+        (SokobanEnv, "######\n#@x$.#\n######\n", 0, "unknown symbol 'x'"),
+        (SokobanEnv, "999#|#@$.#|5#\n", 0, "at most 128 a side"),
+        (SokobanEnv, "#####\n# $.#\n#####\n", 0, "0 players"),
+        (FrozenLakeEnv, TWO_LAKES + "\nSFG\nFF\n", 2, "rows of equal length"),
+        (FrozenLakeEnv, "FFG\n", 0, "one start (S) and a goal"),
+        (FrozenLakeEnv, "SXG\n", 0, "unknown symbol 'X'"),
     ],
 )
 def test_a_bad_file_gets_one_line(write, game, text, number, reason):
     path = write(text)
     with pytest.raises(InstanceError, match=re.escape(reason)) as error:
         game.read_levels(path)
-    assert str(error.value).startswith(f"levels '{path}', level {number}: ")
+    assert str(error.value).startswith(f"levels '{path}', index {number}: ")
     assert "\n" not in str(error.value)
 
 

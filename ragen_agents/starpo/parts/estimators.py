@@ -109,6 +109,11 @@ def estimate_advantages(estimator: Estimator, batch: EstimatorInput) -> Advantag
         RagenError: An estimator of a user's own returned something that an update cannot use.
     """
     estimate = estimator.function(batch)
+    if not isinstance(estimate, AdvantageEstimate):
+        raise RagenError(
+            f"advantage.estimator={estimator.name} returned {estimate!r:.60}, but must return an "
+            "AdvantageEstimate"
+        )
     tensors = (estimate.advantages, estimate.value_targets, estimate.value_mask)
     wrong = [tuple(t.shape) for t in tensors if t is not None and t.shape != batch.mask.shape]
     if wrong or estimator.needs_critic != (estimate.value_targets is not None):

@@ -215,7 +215,7 @@ def read_file_rows(rows: Sequence[str]) -> str:
     """
     level = "/".join(row.strip() for row in rows)
     if strange := sorted(set(level) - set("SFHG/_OP")):
-        raise InstanceError(f"unknown symbol '{strange[0]}'; known are S F H G")
+        raise InstanceError(f"unknown symbol {strange[0]!r}; known are S F H G")
     try:
         tiles, _, width, start = decode_level(level)
     except InstanceError as error:

@@ -234,7 +234,7 @@ def read_file_rows(rows: Sequence[str]) -> str:
     spread = [_RUN.sub(lambda run: min(int(run[1]), MAX_SIDE + 1) * run[2], row) for row in rows]
     lines = [line for row in spread for line in row.split("|")]
     if strange := sorted(set("".join(lines)) - set("#-_ .*$@+")):
-        raise InstanceError(f"unknown symbol '{strange[0]}'; known are # @ + $ * . and space, - or _")
+        raise InstanceError(f"unknown symbol {strange[0]!r}; known are # @ + $ * . and space, - or _")
     indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
     width = max(map(len, lines)) - indent
     height = len(lines)
