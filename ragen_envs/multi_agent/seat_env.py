@@ -21,8 +21,8 @@ class SeatEnv(gym.Env[Any, Any]):
     Args:
         game: The game, not one of the suite's.
         seat: Place of the player among ``game.possible_agents``, from 0.
-        opponent: Chooses the actions of all others from an observation, the mask of the legal actions or None,
-            and a generator; a random legal one if left out.
+        opponent: Chooses the actions of all others from an observation, the mask of its legal actions (or
+            None), and a generator; a random legal one if left out.
     """
 
     def __init__(self, game: AECEnv[str, Any, Any], seat: int = 0, opponent: Opponent | None = None) -> None:

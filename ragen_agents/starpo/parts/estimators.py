@@ -111,7 +111,7 @@ def estimate_advantages(estimator: Estimator, batch: EstimatorInput) -> Advantag
     estimate = estimator.function(batch)
     if not isinstance(estimate, AdvantageEstimate):
         raise RagenError(
-            f"advantage.estimator={estimator.name} returned {estimate!r:.60}, but must return an "
+            f"advantage.estimator={estimator.name} returned a {type(estimate).__name__}, but must return an "
             "AdvantageEstimate"
         )
     tensors = (estimate.advantages, estimate.value_targets, estimate.value_mask)
