@@ -63,7 +63,7 @@ def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
     except yaml.MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f" line {error.problem_mark.line + 1}:"
         raise RagenError(f"{what}:{line} {error.problem or 'not YAML'}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
         if isinstance(error, RagenError):
             raise
         raise RagenError(f"{what}: {one_line(error)}") from error

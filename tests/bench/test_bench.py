@@ -298,6 +298,8 @@ def test_other_tables_fit_a_narrow_terminal_too(command, capsys, monkeypatch, tm
         ("format_penalty=.nan", "format_penalty"),
         ("when=2020-01-01", "when"),
         ("symbols=[1", "symbols is '[1', which is not valid YAML"),
+        ("symbols=2024-13-45", "symbols is '2024-13-45', which is not valid YAML"),
+        ("symbols=!!bool x", "symbols is '!!bool x', which is not valid YAML"),
     ],
 )
 def test_a_wrong_setting_is_one_line(setting, told, tmp_path, capsys):

@@ -218,6 +218,7 @@ def test_wrong_suites_are_named(changes, named, fails, tmp_path):
         ("!!python/object/apply:os.system [ls]", "line 1"),
         ("a: " + "[" * 5000, "mine.yaml"),
         ("\x00", "mine.yaml"),
+        ("name: !!bool x", "mine.yaml"),
     ],
 )
 def test_files_that_are_no_yaml_are_named(text, named, fails, tmp_path):

@@ -133,6 +133,13 @@ def test_intervals_hold_their_estimate_and_stay_rates(sample):
     assert found.low < found.high
 
 
+def test_one_level_leaves_the_seeds_to_judge_by():
+    found = mixed_effects_rate([[1.0], [0.0], [1.0]])
+    assert found.estimate == pytest.approx(2 / 3)
+    assert 0 <= found.low < found.estimate < found.high <= 1
+    assert mixed_effects_difference([[1.0], [0.0]], [[0.0], [0.0]]).p_value > 0.05
+
+
 @given(samples, samples)
 def test_a_difference_turns_its_sign_with_the_sides(a, b):
     one = mixed_effects_difference(np.array(a, dtype=float), np.array(b, dtype=float))

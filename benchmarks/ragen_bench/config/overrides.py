@@ -33,7 +33,7 @@ def read_override(text: str) -> dict[str, Any]:
         )
     try:
         data: Any = yaml.safe_load(value)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
         raise RagenError(
             f"{name} is '{value:.80}', which is not valid YAML; check quotes and brackets"
         ) from error

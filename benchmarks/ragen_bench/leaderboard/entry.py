@@ -92,9 +92,9 @@ class Scored(StrictModel):
 class Training(StrictModel):
     """Training curves of an entry. No computer can check them either."""
 
-    success: list[Share] = Field(min_length=2, max_length=1000)
+    success: list[Share] = Field(min_length=2, max_length=10_000)
     """Share of the training episodes that were solved, iteration by iteration."""
-    validation: list[Scored] = Field(default=[], max_length=200)
+    validation: list[Scored] = Field(default=[], max_length=1000)
 
 
 class GameResult(StrictModel):

@@ -4,7 +4,7 @@ A sample has shape (S, n): entry (s, i) is the outcome of the run of seed s on l
 for all runs. Seeds and levels are crossed random effects: a seed shifts the outcomes on all levels, a level
 those of all seeds. The variance of a mean comes from the two-way analysis of variance, its degrees of freedom
 from Satterthwaite's approximation (1946). One seed says nothing about other seeds; the variance then covers
-the levels only, and results hold for this run alone.
+the levels only, and results hold for this run alone; so do those on one level for that level.
 
 Intervals take the effects of seeds to be about normal. Tests do not rest on that: with several seeds on both
 sides the p-value is the larger one of this model's and of the exact permutation of seeds.
@@ -61,7 +61,7 @@ def mixed_effects_rate(sample: npt.ArrayLike) -> Interval:
     & Graubard 1998), with Student's quantile. So it stays inside [0, 1] and has no zero width.
 
     Args:
-        sample: (S, n), S >= 1 and n >= 2, with a mean in [0, 1]; see :func:`distinct_levels`.
+        sample: (S, n), S >= 1 and n >= 1, with a mean in [0, 1]; see :func:`distinct_levels`.
     """
     values = np.asarray(sample, dtype=np.float64)
     rate = float(values.mean())
@@ -83,7 +83,7 @@ def mixed_effects_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
     are 0 or 1 it is the exact McNemar test.
 
     Args:
-        a: (S, n), S >= 1 and n >= 2.
+        a: (S, n), S >= 1 and n >= 1.
         b: (T, n), T >= 1, the same levels in the same order.
     """
     first, second = (np.asarray(sample, dtype=np.float64) for sample in (a, b))
@@ -139,7 +139,7 @@ def _variance(*samples: FloatArray) -> VarianceComponents:
     sides = [(*_seed_variance(values), len(values) - 1) for values in samples]
     n = samples[0].shape[1]
     by_level = reduce(np.subtract, [values.mean(axis=0) for values in samples])
-    levels = max(float(by_level.var(ddof=1)) / n - sum(error for _, error, _ in sides), 0.0)
+    levels = max(float(by_level.var(ddof=min(n - 1, 1))) / n - sum(error for _, error, _ in sides), 0.0)
     seeds = [(v, freedom) for v, _, freedom in sides]
     parts = [(v, freedom) for v, freedom in [*seeds, (levels, n - 1)] if v > 0 and freedom > 0]
     total = sum(v for v, _ in parts)
@@ -159,7 +159,7 @@ def _seed_variance(values: FloatArray) -> tuple[float, float]:
         return 0.0, 0.0
     by_seed, by_level = values.mean(axis=1), values.mean(axis=0)
     residual = values - by_seed[:, None] - by_level + values.mean()
-    error = float((residual**2).sum()) / ((seeds - 1) * (n - 1)) / (seeds * n)
+    error = float((residual**2).sum()) / ((seeds - 1) * max(n - 1, 1)) / (seeds * n)
     return max(float(by_seed.var(ddof=1)) / seeds, error), error
 
 
