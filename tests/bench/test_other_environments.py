@@ -98,7 +98,9 @@ def test_episodes_without_a_step_are_failures_where_others_know_success(walk, ca
     Path("mute_agent.py").write_text("def mute(request):\n    return 'I do not know'\n")
     agents = ["--agent", "random", "--agent", "mute_agent:mute"]
     bench("--import", "walk_env.py", "bench", "--game", "mine/WalkText-v0", *agents)
-    random_row, mute_row = rows(capsys, "show", "run")["rows"]
+    shown = rows(capsys, "show", "run")
+    random_row, mute_row = shown["rows"]
+    assert not any("demonstrations" in note for note in shown["notes"])
     assert mute_row["success"] == 0
     rates = rb.load("run").episodes().groupby("agent")["success"].mean()
     assert rates["mute_agent:mute"] == 0

@@ -14,6 +14,7 @@ from ragen_bench.runs.environments import version_notes
 from ragen_bench.stats.scores import at_most_by_chance
 from ragen_envs.conversation import Defect, EndReason
 from ragen_envs.conversation.prompt import describe_defect
+from ragen_envs.registration import spec_of
 
 _USUAL: Final = 0.95
 """Share of valid replies from which on nothing is said."""
@@ -122,8 +123,10 @@ def _advice(config: AnyConfig, games: Sequence[str], turns: Sequence[TurnRecord]
         case "unexpected think":
             return ", and without --setting think=false the model may reply with <think>"
     tasks = [config.suite.tasks[game] for game in games]
-    # Seats of a match do not have the setting.
+    # Seats of a match do not have the setting, and games without an oracle have no examples.
     if isinstance(config, MatchConfig) or all(task.settings.get("demonstrations") for task in tasks):
+        return ""
+    if any(spec_of(task.env) is None for task in tasks):
         return ""
     has_bandit = any("Bandit" in task.env for task in tasks)
     beware = "; on the bandits, worked examples reveal the answer" if has_bandit else ""

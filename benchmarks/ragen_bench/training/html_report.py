@@ -120,7 +120,7 @@ def write_report(run: Path, out: Path) -> None:
 
 def _filter(config: TrainConfig) -> str:
     kind = config.filter.kind
-    return kind if kind in ("none", "nonzero") else f"{kind}, keep {config.filter.ratio:g}"
+    return kind if kind in ("none", "nonzero") else f"{kind}, ratio {config.filter.ratio:g}"
 
 
 def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tuple[str, str]]:
