@@ -63,7 +63,9 @@ def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
     except yaml.MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f" line {error.problem_mark.line + 1}:"
         raise RagenError(f"{what}:{line} {error.problem or 'not YAML'}") from error
-    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
+    except (LookupError, AttributeError) as error:  # what PyYAML raises for !!bool x and !!timestamp x
+        raise RagenError(f"{what} has a value that does not fit its tag") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         if isinstance(error, RagenError):
             raise
         raise RagenError(f"{what}: {one_line(error)}") from error

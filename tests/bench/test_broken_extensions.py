@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 from ragen_bench.__main__ import main
 from ragen_bench.config import extensions
-from ragen_bench.config.agents import check_sight
+from ragen_bench.config.agents import check_ability
 from ragen_bench.config.suites import Task
 
 from ragen_agents import policies
@@ -320,7 +320,7 @@ def test_a_game_that_cannot_show_its_end_is_named_and_verified(corridor, capsys)
 
 
 def test_an_installed_agent_may_see_pictures(added):
-    check_sight(["hare"], {"Sokoban": Task(env="ragen/SokobanText-v0", settings={"observation": "image"})})
+    check_ability(["hare"], {"Sokoban": Task(env="ragen/SokobanText-v0", settings={"observation": "image"})})
 
 
 def test_a_package_of_no_extra_is_named_without_a_wrong_hint(monkeypatch, fails):

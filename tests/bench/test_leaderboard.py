@@ -140,8 +140,8 @@ def test_huge_files_are_not_read(entry, rejected):
     with (entry / "episodes.jsonl.xz").open("r+b") as file:
         file.truncate(1 << 40)
     assert f"more than {1 << 23} bytes" in rejected(entry)
-    (entry / "entry.json").write_text(" " * (1 << 17))
-    assert f"more than {1 << 16} bytes" in rejected(entry)
+    (entry / "entry.json").write_text(" " * (1 << 19))
+    assert f"more than {1 << 18} bytes" in rejected(entry)
 
 
 def test_a_bomb_is_not_unpacked(entry, rejected):

@@ -75,7 +75,7 @@ def test_an_environment_of_ones_own(walk, capsys):
     given = walk()
     played = [*given, "bench", "--game", "mine/WalkText-v0", "--agent", "random"]
     assert main([*played, "--agent", "oracle", "--out", "run"]) == 2
-    assert "cannot play mine/WalkText-v0, which has no oracle" in capsys.readouterr().err
+    assert "agent 'oracle' cannot play, as no game here has an oracle" in capsys.readouterr().err
     bench(*played)
     shown = rows(capsys, "show", "run")
     (random_row,) = shown["rows"]

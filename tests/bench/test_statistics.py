@@ -283,6 +283,12 @@ def test_paired_p_value_against_every_sign_flip(differences):
     assert result.difference.estimate == pytest.approx(np.mean(differences))
 
 
+def test_drawn_signs_count_ties_however_their_sums_are_rounded():
+    differences = [0.1, 0.2, -0.3, 0.1, 0.1] * 3  # more signs than draws
+    result = paired.paired_bootstrap(differences, [0.0] * 15, resamples=20_000, seed=6)
+    assert result.p_value == pytest.approx(all_sign_flips(differences), abs=0.012)
+
+
 def test_paired_p_value_counts_the_observation_itself():
     result = paired.paired_bootstrap(np.ones(60), np.zeros(60), resamples=99, seed=0)
     assert result.p_value == 1 / 100

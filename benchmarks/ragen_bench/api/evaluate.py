@@ -7,7 +7,7 @@ from typing import Any, Literal
 from ragen_agents.policies import CONTROLS
 from ragen_bench.api.run import Run
 from ragen_bench.config import agents as known_agents
-from ragen_bench.config.agents import Agents, Remote, check_ability, name_agents
+from ragen_bench.config.agents import Agents, Remote, check_ability, default_agents, name_agents
 from ragen_bench.config.run_config import ENTRY, RunConfig, agent_entries, default_directory
 from ragen_bench.config.suites import Suite, adapt_suite, at_least_one, check_suite, load_suite
 from ragen_bench.console.tables import Table
@@ -19,7 +19,7 @@ from ragen_envs.registration import text_ids
 
 
 def evaluate(
-    agents: Agents,
+    agents: Agents | None = None,
     *,
     suite: str | Path | Suite = "core",
     games: str | Sequence[str] = (),
@@ -64,7 +64,8 @@ def evaluate(
             or a GGUF file, a `Policy` or `AsyncPolicy`, a function of a `Request` that returns a text or a
             `Reply`, or a class or an object with such a method ``reply``. An async function replies to
             ``concurrency`` requests at once, another one to one after the other. A run knows an object by its
-            name and its source, so give one with other settings another name.
+            name and its source, so give one with other settings another name. By default the controls and the
+            starter.
         suite: A suite, its name, or the path of its YAML file.
         games: Play only these: games of the suite, or others by name or id.
         levels: File of levels that the only game plays instead of the suite's, all of them by default.
@@ -118,7 +119,7 @@ def evaluate(
         split,
     )
     check_suite(chosen)
-    names, live = name_agents(agents, concurrency)
+    names, live = name_agents(default_agents(chosen.tasks) if agents is None else agents, concurrency)
     endpoint = Endpoint(
         base_url, api_key_env, headers, stop, extra_body, tools, system, timeout, max_retries, concurrency,
         cache,

@@ -116,7 +116,7 @@ _CHECKPOINTS = "checkpoints"
 
 def sweep(
     name: str | Path,
-    agents: Agents,
+    agents: Agents | None = None,
     *,
     games: str | Sequence[str] = (),
     episodes: int | None = None,
@@ -157,9 +157,9 @@ def sweep(
     return SweepRun(run.folder, definition, run.stopped)
 
 
-def _with_checkpoints(agents: Agents) -> Agents:
+def _with_checkpoints(agents: Agents | None) -> Agents | None:
     """Replace the folders of training runs by their checkpoints, the oldest first."""
-    if isinstance(agents, Mapping):
+    if agents is None or isinstance(agents, Mapping):
         return agents
     listed: list[Any] = []
     for agent in agents if isinstance(agents, list | tuple) else [agents]:

@@ -79,7 +79,7 @@ def bench(
 
     with saying_what_is_saved():
         run = evaluate(
-            agent or default_agents(),
+            agent or None,
             suite=suite,
             levels=levels,
             split=split,
@@ -95,15 +95,6 @@ def bench(
     except RagenError as error:
         raise RagenError(f"{error}; all episodes are in {run.folder}") from error
     print_closing(run.folder, failed, run.stopped)
-
-
-def default_agents() -> list[str]:
-    """Return the controls and the starter, which is left out where its packages are missing."""
-    if all(map(find_spec, ("torch", "transformers"))):
-        return ["random", "starter", "oracle"]
-    hint = install_hint("models")
-    print(f"note: skipping the starter model, which needs torch; {hint}", file=sys.stderr)
-    return ["random", "oracle"]
 
 
 DEFAULT_AGENTS = ["random", "noop", "oracle"]
@@ -196,7 +187,7 @@ def sweep(
     with saying_what_is_saved():
         run = play_sweep(
             name,
-            agent or default_agents(),
+            agent or None,
             attempts=attempts,
             level_seed=level_seed,
             **options.arguments,

@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -26,7 +27,7 @@ from ragen_agents.policies.endpoint.settings import OPENAI_URL, Connection, Endp
 from ragen_agents.policies.python_agent import function_of, is_python_agent, load_agent, source_of, wrap_agent
 from ragen_bench.config.suites import SamplingSettings, Task
 from ragen_envs.conversation import TextWrapper, make
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, install_hint
 from ragen_envs.game.text import IMAGE
 
 OPENAI: Final = "openai:"
@@ -152,11 +153,27 @@ def is_local_model(agent: str) -> bool:
     return not (is_rule or agent.startswith(OPENAI) or is_python_agent(agent))
 
 
+def default_agents(tasks: Mapping[str, Task]) -> list[str]:
+    """Return the controls and the starter; left out is what needs an oracle or a package that is missing."""
+    controls = ["random", "oracle"] if _have_oracle(tasks) else ["random"]
+    if all(map(find_spec, ("torch", "transformers"))):
+        return [controls[0], "starter", *controls[1:]]
+    hint = install_hint("models")
+    print(f"note: skipping the starter model, which needs torch; {hint}", file=sys.stderr)
+    return controls
+
+
+def _have_oracle(tasks: Mapping[str, Task]) -> bool:
+    """Return whether a task has an oracle, as all do but plain environments of Gymnasium."""
+    envs = (make(task.env, **task.settings).unwrapped for task in tasks.values())
+    return not all(isinstance(env, TextWrapper) for env in envs)
+
+
 def check_ability(agents: Collection[str], tasks: Mapping[str, Task]) -> None:
-    """Raise `RagenError` if an agent cannot play a task: pictures, or without an oracle."""
+    """Raise `RagenError` if the oracle can play nothing, or a text-only agent is to play with pictures."""
+    if "oracle" in agents and not _have_oracle(tasks):
+        raise RagenError("agent 'oracle' cannot play, as no game here has an oracle; leave it out")
     for name, task in tasks.items():
-        if "oracle" in agents and isinstance(make(task.env, **task.settings).unwrapped, TextWrapper):
-            raise RagenError(f"agent 'oracle' cannot play {task.env}, which has no oracle; leave it out")
         if task.settings.get("observation") != IMAGE:
             continue
         for agent in agents:

@@ -59,10 +59,10 @@ def limits_for(env_id: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     solved = min(own_level_count(settings), _SOLVED)
     lengths = [length for index in range(solved) if (length := _length(env, index)) is not None]
     actions = max(2 * max(lengths, default=0), env.settings.max_actions)
-    if len(lengths) < solved:
+    if len(lengths) < solved and (lengths or env.unwrapped.deterministic):
         _LOG.warning(
-            "%d of %d levels have no solution, or none that can be found; the limit of %d actions fits only "
-            "the others: set max_actions and max_turns", solved - len(lengths), solved, actions,
+            "%d of %d levels have no solution, or none that can be found, and %d actions may be too few for "
+            "them: set max_actions and max_turns", solved - len(lengths), solved, actions,
         )  # fmt: skip
     if actions == env.settings.max_actions:
         return {}

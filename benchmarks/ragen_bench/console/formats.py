@@ -4,7 +4,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -105,10 +105,15 @@ def print_table(
         _print_rich(table, wide)
 
 
-def plain_rows(data: "pd.DataFrame") -> list[dict[Hashable, Any]]:
+def plain_rows(data: "pd.DataFrame") -> list[dict[str, Any]]:
     """Return the rows without nan and infinities, which JSON does not have."""
-    known = data.replace([math.inf, -math.inf], math.nan).astype(object)
-    return known.where(known.notna(), None).to_dict("records")
+    return [
+        {
+            str(name): None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in row.items()
+        }
+        for row in data.to_dict("records")
+    ]
 
 
 def markdown(grid: Grid) -> str:

@@ -50,7 +50,7 @@ class Run(NamedTuple):
         scored = {episode.task for episode in played if episode.has_success}
         for episode in played:
             if episode.task in scored and not episode.has_success:
-                # The game tells a success with a step, and no action of this episode ran.
+                # The game tells a success with a step, or at its end, which this episode did not reach.
                 episode = episode.model_copy(update={"has_success": True})
             samples[episode.agent, episode.task][place(episode)] = episode
         return cls(folder, config, dict(samples), torn)

@@ -10,7 +10,6 @@ import pandas as pd
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import new_folder, writing
 from ragen_bench.config.suites import levels_title
-from ragen_bench.console.formats import plain_rows
 from ragen_bench.evaluation.run_table import EXACT, Run
 from ragen_envs.errors import RagenError, install_hint
 
@@ -118,7 +117,8 @@ def _plain(value: Any) -> Any:
 
 def _json_lines(data: pd.DataFrame) -> str:
     """Return a table as JSON lines; pandas would round its numbers."""
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in plain_rows(data))
+    rows = data.astype(object).where(data.notna(), None).to_dict("records")
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
 
 def _schema(data: pd.DataFrame) -> Any:

@@ -36,6 +36,12 @@ def _slug(name: object) -> object:
     return name
 
 
+def _day(day: object) -> object:
+    if not isinstance(day, date) and not (isinstance(day, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", day)):
+        raise ValueError(f"{day!r:.40} is not a date such as 2026-11-24")
+    return day
+
+
 def _once(games: list[str]) -> list[str]:
     twice = next((game for game in games if games.count(game) > 1), None)
     if twice is not None:
@@ -47,8 +53,8 @@ Slug = Annotated[str, Field(pattern=_SLUG), BeforeValidator(_slug)]
 Link = Annotated[
     str, Field(max_length=400, pattern=r"^https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[!#-;=?-\[\]_a-z~]*)?$")
 ]
-Day = Annotated[date, Field(strict=False)]
-"""Date such as 2026-11-24."""
+Day = Annotated[date, Field(strict=False), BeforeValidator(_day)]
+"""Date such as 2026-11-24, which YAML reads as a date."""
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]

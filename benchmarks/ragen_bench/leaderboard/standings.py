@@ -40,7 +40,6 @@ Samples = Mapping[str, Sample]
 """Episodes of one table by entry and level."""
 Games = Mapping[str, Samples]
 """Episodes by game, entry and level; without the games that are controls of others."""
-_RESAMPLES: Final = 10_000
 
 
 class Standing(NamedTuple):
@@ -113,8 +112,6 @@ def _compare(a: Sample, b: Sample, resamples: int) -> tuple[float, float]:
 class _Levels(NamedTuple):
     """The levels of all games on which an entry has a score, in one row each."""
 
-    games: int
-    """Number of games."""
     game: npt.NDArray[np.intp]
     """Number of the game, of shape (n,)."""
     solved: FloatArray
@@ -212,7 +209,7 @@ def _levels(games: Sequence[tuple[Sample, Samples]]) -> _Levels:
     ]
     game, solved, chance, best = np.array([row[:4] for row in rows], np.float64).reshape(-1, 4).T
     keys = [row[4] for row in rows]
-    return _Levels(len(games), game.astype(np.intp), solved, chance, best, keys)
+    return _Levels(game.astype(np.intp), solved, chance, best, keys)
 
 
 def _or_lowest(value: float) -> float:

@@ -20,7 +20,7 @@ from ragen_bench.leaderboard.entry import Entry, EntryError, check_rules
 from ragen_bench.runs.records import Record, parse_records
 from ragen_envs.errors import RagenError
 
-MAX_ENTRY: Final = 1 << 16
+MAX_ENTRY: Final = 1 << 18
 """Most bytes of ``entry.json``."""
 MAX_PACKED: Final = 1 << 23
 """Most bytes of the compressed episodes."""

@@ -4,7 +4,8 @@ A sample has shape (S, n): entry (s, i) is the outcome of the run of seed s on l
 for all runs. Seeds and levels are crossed random effects: a seed shifts the outcomes on all levels, a level
 those of all seeds. The variance of a mean comes from the two-way analysis of variance, its degrees of freedom
 from Satterthwaite's approximation (1946). One seed says nothing about other seeds; the variance then covers
-the levels only, and results hold for this run alone; so do those on one level for that level.
+the levels only, and results hold for this run alone, as with one level they hold for that level alone. A
+single outcome has no bounds.
 
 Intervals take the effects of seeds to be about normal. Tests do not rest on that: with several seeds on both
 sides the p-value is the larger one of this model's and of the exact permutation of seeds.

@@ -21,7 +21,7 @@ from ragen_bench.stats.intervals import (
     wilson,
     wilson_mean,
 )
-from ragen_bench.stats.permutation import sign_flip_p
+from ragen_bench.stats.permutation import MOST_ASSIGNMENTS, sign_flip_p
 
 __all__ = [
     "PairedResult",
@@ -226,16 +226,18 @@ def square_and_add(estimate: float, first: Interval, second: Interval, correlati
 def sign_flip(differences: FloatArray, resamples: int, rng: np.random.Generator) -> float:
     """Return the two-sided p-value of the sum of differences under random signs (Fisher 1935).
 
-    It is exact where there are no more combinations of signs than draws.
+    It is exact where signs have no more combinations than there are draws.
 
     Args:
         differences: Of independent units, of shape (n,), n >= 1.
         resamples: Number of draws of all signs, >= 1; the observed signs count as one more.
-        rng: Is advanced.
+        rng: Draws the signs, unless the p-value is exact.
     """
     moved = differences[differences != 0]
-    if 2 ** len(moved) <= resamples:
-        return sign_flip_p(moved) if len(moved) else 1.0
+    if len(moved) == 0:
+        return 1.0
+    if 2 ** len(moved) <= min(resamples, MOST_ASSIGNMENTS):
+        return sign_flip_p(moved / np.abs(moved).max())
     # A sum that ties with the observed one must count, whatever the order of summation rounded.
     bound = abs(float(differences.sum())) - 1e-12 * float(np.abs(differences).sum())
     sums = np.zeros(resamples)

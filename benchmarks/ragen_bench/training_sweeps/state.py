@@ -89,9 +89,9 @@ def iterations_done(folder: Path) -> int:
     """Return the last iteration that a task has written down, from the end of its metrics."""
     try:
         *_, last, _ = (folder / TRAIN / METRICS).read_bytes().split(b"\n")
+        return int(json.loads(last)["iteration"])
     except (FileNotFoundError, ValueError):  # none, or no whole line
         return 0
-    return int(json.loads(last)["iteration"])
 
 
 @dataclass(frozen=True)

@@ -131,11 +131,13 @@ def _check_same(folder: Path, config: TrainConfig) -> None:
 
 def _check_parts(folder: Path, parts: Mapping[str, str]) -> None:
     """Check that a run goes on with a reward and an environment of the caller's if it began with them."""
+    if not (folder / ENVIRONMENT).exists():
+        return
     earlier = json.loads(read_text(folder / ENVIRONMENT)).get(_OWN_PARTS, {})
     for kind in ("reward", "env"):
         if (kind in earlier) != (kind in parts):
             began, goes_on = (given.get(kind, f"no {kind} of your own") for given in (earlier, parts))
             raise RagenError(
-                f"'{folder}' was trained with {began}, but continues with {goes_on}; pass the same {kind} to "
-                "Trainer, or choose another run directory"
+                f"'{folder}' was trained with {began}, but continues with {goes_on}; go on as it began, or "
+                "choose another run directory"
             )

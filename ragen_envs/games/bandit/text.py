@@ -74,5 +74,7 @@ def decode_level(level: str) -> tuple[str, str]:
     names = level.split("/")
     distinct = {name.casefold() for name in names if name and name == name.strip() and "||" not in name}
     if len(names) != 2 or len(distinct) != 2:
-        raise InstanceError(f"level {level!r} must be two different names joined by /")
+        raise InstanceError(
+            f"level {level!r} must be two different names joined by /, without || or spaces around them"
+        )
     return names[0], names[1]

@@ -113,7 +113,7 @@ class WebShopEnv(WordGameEnv):
         super().__init__(split, render_mode, level)
         self.observation_mode = read_choice("observation_mode", observation_mode, MODES)
         self.reward = read_choice("reward", reward, REWARDS)
-        self.hints = read_choice("hints", hints, (False, True))
+        self.hints = bool(read_choice("hints", hints, (False, True)))
         self._folder: Path | None = None
         if data is None:
             count = read_count("products", products, 10 * FAMILY, 100_000)
