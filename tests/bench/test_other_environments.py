@@ -10,6 +10,8 @@ import pytest
 import ragen_bench as rb
 from ragen_bench.__main__ import main
 from ragen_bench.config import extensions
+from ragen_bench.config.agents import default_agents
+from ragen_bench.config.suites import Task
 
 from ragen_envs.adapters.trl_tools import GameTools
 from ragen_envs.registration import text_ids
@@ -76,6 +78,7 @@ def test_an_environment_of_ones_own(walk, capsys):
     played = [*given, "bench", "--game", "mine/WalkText-v0", "--agent", "random"]
     assert main([*played, "--agent", "oracle", "--out", "run"]) == 2
     assert "agent 'oracle' cannot play, as no game here has an oracle" in capsys.readouterr().err
+    assert "oracle" not in default_agents({"walk": Task(env="mine/WalkText-v0")})
     bench(*played)
     shown = rows(capsys, "show", "run")
     (random_row,) = shown["rows"]
