@@ -3,7 +3,7 @@
 from traceback import walk_tb
 from typing import Any, cast
 
-from ragen_envs.conversation.settings import different
+from ragen_envs.conversation.settings import count_names
 from ragen_envs.errors import GameError, RagenError, first_line
 
 GUIDE = "docs/add-a-game.md"
@@ -53,7 +53,7 @@ def checked_names(game: object, names: Any, count: int | None) -> tuple[str, ...
     Raises:
         GameError: They cannot be told apart in a reply, or there are more or fewer.
     """
-    distinct = different(names) if isinstance(names, tuple) else 0
+    distinct = count_names(names) if isinstance(names, tuple) else 0
     if not 0 < distinct == len(names) == (count or distinct):
         raise incomplete(
             game,

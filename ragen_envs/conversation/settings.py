@@ -148,8 +148,8 @@ def resolve_symbols(
     return dict(symbols)
 
 
-def different(names: Any) -> int:
-    """Count the different names, or return -1 if it is no list of names that a reply can have."""
+def count_names(names: Any) -> int:
+    """Count names that a reply can tell apart, or return -1 if one of them cannot stand in a reply."""
     if isinstance(names, str) or not isinstance(names, Sequence):
         return -1
     are_names = all(isinstance(n, str) and n and n == n.strip() and "||" not in n for n in names)
@@ -165,6 +165,6 @@ def rename_actions(names: tuple[str, ...], others: Mapping[str, str]) -> tuple[s
     if unknown := [name for name in others if name not in names]:
         raise RagenError(f"action_names has {unknown[0]!r}, but the actions are {', '.join(names)}")
     new = tuple([str(others.get(name, name)) for name in names])
-    if different(new) < len(new):
+    if count_names(new) < len(new):
         raise RagenError(f"action_names is {dict(others)!r}, but each must be its own name")
     return new

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import data_equivalence
 
 from ragen_envs.conversation.readable import Docstring, size_of, without_escapes, written
-from ragen_envs.conversation.settings import different
+from ragen_envs.conversation.settings import count_names
 from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.oracle import Advice, Budget
@@ -290,9 +290,9 @@ def _named_parts(space: spaces.Space[Any], actions: Any, doc: Docstring) -> list
         named = doc.items("action", counts[0]) if isinstance(space, spaces.Discrete) else ()
         starts = np.broadcast_to(np.ravel(getattr(space, "start", 0)), len(counts)).tolist()
         numbers = [list(map(str, range(n, n + c))) for n, c in zip(starts, counts, strict=True)]
-        return [list(named)] if named and different(named) == len(named) else numbers
+        return [list(named)] if named and count_names(named) == len(named) else numbers
     parts = [actions] if isinstance(space, spaces.Discrete) else actions
-    if not isinstance(parts, Sequence) or list(map(different, parts)) != counts:
+    if not isinstance(parts, Sequence) or list(map(count_names, parts)) != counts:
         raise RagenError(
             f"actions is {actions!r:.200}, but must be {' and '.join(map(str, counts))} different names "
             f"without || and spaces around them{'' if len(counts) == 1 else ', in a list for each part'}"

@@ -138,6 +138,6 @@ def _check_parts(folder: Path, parts: Mapping[str, str]) -> None:
         if (kind in earlier) != (kind in parts):
             began, goes_on = (given.get(kind, f"no {kind} of your own") for given in (earlier, parts))
             raise RagenError(
-                f"'{folder}' was trained with {began}, but continues with {goes_on}; go on as it began, or "
-                "choose another run directory"
+                f"'{folder}' was trained with {began}, but continues with {goes_on}; continue it as "
+                "before, or choose another run directory"
             )
