@@ -82,6 +82,12 @@ def test_an_estimator_that_returns_a_bare_tensor_is_refused(plain, tmp_path):
         trainer(tmp_path, {**plain, "advantage": {"estimator": "bare"}}).run()
 
 
+def test_an_estimator_that_divides_by_a_deviation_of_zero_is_refused(plain, tmp_path):
+    register_estimator(Estimator("divides", estimate(advantages=lambda z: z / z), "for the test"))
+    with pytest.raises(RagenError, match="returned advantages that are not finite"):
+        trainer(tmp_path, {**plain, "advantage": {"estimator": "divides"}}).run()
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64])
 def test_an_estimator_may_return_other_numbers_than_float32(dtype, plain, tmp_path):
     function = estimate(advantages=lambda z: z.to(dtype), value_targets=lambda z: (z + 1).to(dtype))

@@ -122,6 +122,12 @@ def estimate_advantages(estimator: Estimator, batch: EstimatorInput) -> Advantag
             f"{tuple(batch.mask.shape)}, with value targets if and only if it needs a critic"
             + (f", but returned {wrong[0]}" if wrong else "")
         )
+    # Values that are not finite are those of a critic that has diverged, which the learner reports.
+    if (batch.values is None or batch.values.isfinite().all()) and not estimate.advantages.isfinite().all():
+        raise RagenError(
+            f"advantage.estimator={estimator.name} returned advantages that are not finite; where a group's "
+            "returns are equal, their standard deviation is 0"
+        )
     return estimate
 
 
