@@ -102,11 +102,11 @@ def test_room_for_half_of_the_papers_effect_is_left():
             assert "less than half of the paper's 18.8" in refused(verdict)
 
 
-def test_some_cell_solves_more_than_random_play():
-    _, results = results_of("table2", {"4": 0.06, "1": 0.02})  # where random play has 10%
+def test_some_cell_is_shown_to_solve_more_than_random_play():
+    _, results = results_of("table2", {"4": 0.08, "1": 0.02})  # where random play has 7%
     claim = "4 responses a prompt generalise better to FrozenLake than 1"
     premise = refused(verdict_on("table2", claim, results, supposes=None))
-    assert premise.startswith("on FrozenLake no cell solves more than random play")
+    assert premise.startswith("on FrozenLake no cell is shown to solve more than random play")
 
 
 def test_the_baseline_has_learned():

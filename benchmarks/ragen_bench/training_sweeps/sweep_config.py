@@ -88,7 +88,10 @@ class Sweep(StrictModel):
     cells: dict[Name, Cell] = Field(min_length=1)
     scales: dict[ScaleName, ScaleSettings]
     replaced: dict[str, int] = Field(default_factory=dict)
-    """Number of times that verdicts were given on runs of a cell that are all replaced, by "GAME/CELL"."""
+    """Number of verdicts on claims about a cell, by "GAME/CELL", that were given on runs since replaced.
+
+    A time at which seeds were added before counts as one more.
+    """
 
     @model_validator(mode="after")
     def _check(self) -> "Sweep":
