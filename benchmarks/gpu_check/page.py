@@ -13,11 +13,11 @@ PUBLISHED: Final = ROOT / "benchmarks/results/gpu"
 """Folder of the results that the page in the checkout is made from."""
 _HEAD: Final = """# Speed on a GPU
 
-Measured with random weights of Qwen2.5-0.5B's shape at the paper's settings: 8 levels, 16 episodes each, and
-replies that take all the tokens they may. [How to run it](engines.md#a-machine-with-a-gpu).
+Measurements use random weights of Qwen2.5-0.5B's shape at the paper's settings: 8 levels, 16 episodes each,
+and replies that take all the tokens they may. [How to run it](engines.md#a-machine-with-a-gpu).
 """
 _NOT_RUN: Final = """
-**It has not been run on a GPU yet.** There are no numbers here until then.
+**It has not been run on a GPU yet.**
 """
 _GOALS: Final = """
 The goals are for one H100 or H200. On the paper's hardware an iteration takes about 68 s with all
