@@ -18,8 +18,8 @@ def decided_table(reports: Iterable[Report]) -> str:
     """Return the claims with a verdict, of all stored results."""
     rows = [row for report in reports for row in report.claims_data.to_dict("records")]
     lines = [
-        "| claim | paper | ours | on validation | verdict | p | seeds |",
-        "|---|--:|--:|--:|---|--:|--:|",
+        "| claim | of | paper | ours | on validation | verdict | p | seeds |",
+        "|---|---|--:|--:|--:|---|--:|--:|",
     ]
     lines += [f"| {' | '.join(_cells(row))} |" for row in rows if row["verdict"] in _SIGNS]
     return "\n".join(lines) + "\n"
@@ -55,4 +55,4 @@ def _short_head(table: str) -> str:
 def _cells(row: Mapping[Any, Any]) -> list[str]:
     sizes = [row[who].replace(" points", "") for who in ("paper", "ours", "validation")]
     verdict = f"{_SIGNS[row['verdict']]} {row['verdict']}"
-    return [row["claim"], *sizes, verdict, f"{row['p_holm']:.2g}", str(row["seeds"])]
+    return [row["claim"], row["origin"], *sizes, verdict, f"{row['p_holm']:.2g}", str(row["seeds"])]
